@@ -1,0 +1,50 @@
+"""Limit cycles: does a state keep coming back to where it was, and after how many steps?"""
+
+import torch
+from torch import Tensor
+
+LONGEST_PERIOD = 16
+WINDOW = 2 * LONGEST_PERIOD  # even the longest cycle is seen to come back twice
+
+
+class Window:
+    """Watches one stretch of a solve for recurrence to its first state.
+
+    Holds that one state and one distance per step, so its memory does not depend on the budget.
+    With D[k] the distance after k steps, a sample has period p when D[p], D[2p], ... all vanish while
+    the orbit in between does not. Comparing with one fixed state, and not with the state p steps ago,
+    is what tells a cycle from slow convergence and from a quasi-periodic orbit: those drift, so D[jp]
+    grows with j.
+    """
+
+    def __init__(self, z: Tensor, eps: float) -> None:
+        self._first = z.detach()  # (batch, n)
+        self._eps = eps  # relative precision at which states are told apart
+        self._distances: list[Tensor] = []  # each (batch,)
+
+    def see(self, z: Tensor) -> None:
+        """Note the next state."""
+        self._distances.append(torch.linalg.vector_norm(z.detach() - self._first, dim=1))
+
+    def take(self, index: Tensor) -> None:
+        """Go on with these rows only."""
+        self._first = self._first.index_select(0, index)
+        self._distances = [distance.index_select(0, index) for distance in self._distances]
+
+    def period(self) -> Tensor:
+        """(batch,): 0 for no recurrence, 1 for standing still, else the length of the cycle."""
+        steps = len(self._distances)
+        size = torch.linalg.vector_norm(self._first, dim=1)  # (batch,)
+        if steps < 2:
+            return torch.zeros_like(size, dtype=torch.long)
+        distance = torch.stack(self._distances)  # (steps, batch)
+        extent = distance.amax(0)
+        still = 8 * self._eps * size  # movement that rounding explains
+        returned = distance <= torch.maximum(still, self._eps**0.5 * extent)  # (steps, batch)
+        # An orbit hardly larger than rounding is not called a cycle: every step would look like a return.
+        moves = extent > 8 * still
+        period = torch.zeros_like(size, dtype=torch.long)
+        for p in range(min(LONGEST_PERIOD, steps // 2), 1, -1):
+            recurs = returned[p - 1 :: p].all(0) & moves
+            period = torch.where(recurs, p, period)
+        return torch.where(extent <= still, 1, period)

@@ -1,0 +1,111 @@
+"""A network whose answer is read from the state that its cell settles on."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from equilibria.gradients import Backprop, Gradient
+from equilibria.solution import Budget, Keep, Solution, Step
+from equilibria.solve import Solver, solve
+from equilibria.solvers import Picard
+
+
+class Output(NamedTuple):
+    """A prediction and the solve behind it."""
+
+    prediction: Tensor
+    solution: Solution
+
+
+def zeros(u: Tensor, *_: Any) -> Tensor:
+    """The usual start: a zero state of the shape of the (first) injected tensor."""
+    return torch.zeros_like(u)
+
+
+class EquilibriumModel(nn.Module):
+    """injection = encoder(x),  z* = cell(z*, *injection),  prediction = readout(z*).
+
+    Args:
+        encoder: turns the input into a tensor, or a tuple of tensors, which the cell sees at every step.
+        cell: `cell(z, *injection)` returns the next state. No sample may see another: no batch norm.
+        readout: turns a state into a prediction.
+        init: `init(*injection)` returns the first state.
+        solver, gradient, budget: what calls use that do not say otherwise.
+
+    Weight norm and its like (`torch.nn.utils.parametrizations`) are computed once per solve.
+    """
+
+    def __init__(
+        self,
+        encoder: Callable[[Tensor], Any],
+        cell: Callable[..., Tensor],
+        readout: Callable[[Tensor], Tensor],
+        init: Callable[..., Tensor] = zeros,
+        *,
+        solver: Solver = Picard(),
+        gradient: Gradient = Backprop(),
+        budget: Budget = Budget(32),
+    ) -> None:
+        super().__init__()
+        self.encoder, self.cell, self.readout, self.init = encoder, cell, readout, init
+        self.solver, self.gradient, self.budget = solver, gradient, budget
+        for name, module in self.named_modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and name.startswith("cell"):
+                raise ValueError(
+                    f"{name} is a batch norm: an answer would depend on the other samples of its batch; use GroupNorm, "
+                    "LayerNorm or weight norm inside a cell"
+                )
+
+    def inject(self, x: Tensor) -> tuple:
+        """The encoded input as a tuple, as the cell takes it."""
+        injection = self.encoder(x)
+        return injection if isinstance(injection, tuple) else (injection,)
+
+    def equilibrium(
+        self,
+        x: Tensor,
+        z0: Tensor | Solution | None = None,
+        *,
+        solver: Solver | None = None,
+        budget: Budget | None = None,
+        keep: Keep | list[int] | None = None,
+        callback: Callable[[Step], None] | None = None,
+        trace: bool = True,
+    ) -> Solution:
+        """Solve for the state without gradients; the full record of `equilibria.solve`."""
+        with torch.no_grad():
+            injection = self.inject(x)
+            return solve(
+                self.cell,
+                self.init(*injection) if z0 is None else z0,
+                injection,
+                solver=solver or self.solver,
+                budget=budget or self.budget,
+                keep=keep,
+                callback=callback,
+                trace=trace,
+            )
+
+    def forward(
+        self,
+        x: Tensor,
+        z0: Tensor | None = None,
+        *,
+        solver: Solver | None = None,
+        gradient: Gradient | None = None,
+        budget: Budget | None = None,
+        trace: bool = False,
+    ) -> Output:
+        """Predict, with gradients in train and eval mode alike."""
+        injection = self.inject(x)
+        solution = (gradient or self.gradient).solve(
+            self.cell,
+            self.init(*injection) if z0 is None else z0,
+            injection,
+            solver=solver or self.solver,
+            budget=budget or self.budget,
+            trace=trace,
+        )
+        return Output(self.readout(solution.z), solution)

@@ -1,0 +1,36 @@
+"""Nested tensors whose first dimension is the batch: walk them, take rows of them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor
+
+
+def leaves(tree: Any) -> Iterator[Tensor]:
+    """Every tensor in nested tuples, lists and dicts."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, dict):
+        for value in tree.values():
+            yield from leaves(value)
+    elif isinstance(tree, (tuple, list)):
+        for value in tree:
+            yield from leaves(value)
+
+
+def each(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same nesting with every tensor changed; what is not a tensor stays as it is."""
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, dict):
+        return {key: each(value, change) for key, value in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(each(value, change) for value in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(each(value, change) for value in tree)
+    return tree
+
+
+def take(tree: Any, index: Tensor) -> Any:
+    """Rows `index` of every tensor."""
+    return each(tree, lambda tensor: tensor.index_select(0, index))

@@ -1,0 +1,206 @@
+"""Solve z = f(z, *injection), sample by sample: the one loop that iterates anything.
+
+The loop evaluates `f` once per step and a solver only proposes where to go next, so one step is one
+cell evaluation whatever the solver. A sample that is done leaves the batch, and its rows of the state,
+of the injection and of the solver's memory leave with it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import parametrize
+
+from equilibria.active import ActiveSet
+from equilibria.cycles import WINDOW, Window
+from equilibria.rows import leaves, take
+from equilibria.solution import Budget, Carry, Keep, Solution, Status, Step
+
+
+class Solver(ABC):
+    """Proposes the next state from z and f(z). Sees flat (batch, n) states in float32 or better, never f.
+
+    A memory is None or a NamedTuple of tensors whose first dimension is the batch, so that rows of it
+    can leave, and of plain numbers, which all rows share. No row may influence another.
+    """
+
+    @abstractmethod
+    def start(self, z: Tensor) -> Any:
+        """The memory before the first step from `z`."""
+
+    @abstractmethod
+    def propose(self, z: Tensor, fz: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        """The next state and memory. May write into `memory` where autograd does not need the old values."""
+
+
+def solve(
+    f: Callable[..., Tensor],
+    z0: Tensor | Solution,
+    injection: Any = (),
+    *,
+    solver: Solver,
+    budget: Budget,
+    keep: Keep | Iterable[int] | None = None,
+    callback: Callable[[Step], None] | None = None,
+    trace: bool = True,
+    compact: bool = True,
+) -> Solution:
+    """Iterate `z <- f(z, *injection)` from `z0` until each sample settles or the budget ends.
+
+    A solve that may stop early records no gradients, because a sample that has stopped would silently
+    lose its own. At `tol=0` autograd sees ordinary operations. To train, use `equilibria.gradients`.
+
+    Args:
+        z0: the first state, (batch, *state), or a Solution to go on from: its samples that already meet
+            the budget's rules stay as they are, the others continue with their solver's memory.
+        injection: tensors whose first dimension is the batch, nested in tuples, lists or dicts. A tuple
+            is spread over f's arguments, anything else is one argument.
+        keep: after which numbers of evaluations to keep the state, or a function of it.
+        callback: called at every evaluation; raise in it to stop.
+        trace: record the residual of every step. At `tol=0` that has a price, and without a trace only
+            the last residual is measured and cycles are not looked for.
+        compact: let rows that are done leave the batch; no for an `f` that needs the whole batch.
+    """
+    injection = injection if isinstance(injection, tuple) else (injection,)
+    previous = z0 if isinstance(z0, Solution) else None
+    z0 = z0.z if isinstance(z0, Solution) else z0
+    _check(solver, budget, z0, injection)
+    kept = _Kept(keep, budget.steps)
+    measures = trace or budget.may_stop_early or callback is not None
+
+    recording = torch.is_grad_enabled() and not budget.may_stop_early
+    # `cached` computes weights that depend on others (weight norm) once per solve, not once per step.
+    with torch.set_grad_enabled(recording), parametrize.cached():
+        active = ActiveSet(z0, injection, compact=compact)
+        active.memory = _resume(active, previous, solver, budget) if previous else solver.start(active.z)
+        kept.see(0, active)
+        for step in range(1, budget.steps + 1):
+            if measures and _opens_window(step, budget):
+                active.window = Window(active.z, torch.finfo(active.dtype).eps)
+            active.evaluate(f, check=step == 1)
+            if measures or step == budget.steps:
+                active.measure(trace=trace)
+            if callback is not None:
+                callback(active.seen(step))
+            if budget.may_stop_early:
+                _retire_settled(active, budget, step)
+                if not len(active):
+                    break
+            active.z, active.memory = solver.propose(active.z, active.fz, active.memory)
+            if active.window is not None:
+                active.window.see(active.z)
+                if budget.halt_on_cycle and (budget.steps - step) % WINDOW == 0:
+                    _retire_cycling(active, budget, step)
+                    if not len(active):
+                        break
+            kept.see(step, active)
+        solution = active.finish(*_verdict(active, budget), steps=budget.steps, kept=kept.all(active))
+        solution = replace(solution, carry=Carry(solver, active.rows, active.memory))
+        return _joined(previous, solution) if previous else solution
+
+
+def _opens_window(step: int, budget: Budget) -> bool:
+    """Windows end where the budget ends, and only a solve that halts on cycles needs more than the last one."""
+    left = budget.steps - step + 1
+    return left == WINDOW or (step == 1 and left < WINDOW) or (budget.halt_on_cycle and left % WINDOW == 0)
+
+
+def _retire_settled(active: ActiveSet, budget: Budget, step: int) -> None:
+    done = active.settled(budget.tol)
+    if len(done):
+        diverged = active.residual[done].isnan()
+        z = torch.where(diverged[:, None], active.fz[done], active.z[done])
+        status = torch.where(diverged, Status.DIVERGED, Status.CONVERGED)
+        active.retire(done, z=z, status=status, period=(~diverged).long(), steps=step)
+        active.compact()
+
+
+def _retire_cycling(active: ActiveSet, budget: Budget, step: int) -> None:
+    status, period = _verdict(active, budget)
+    active.window = None
+    done = ((period > 0) & active.running).nonzero()[:, 0]
+    if len(done):
+        active.retire(done, z=active.z[done], status=status[done], period=period[done], steps=step)
+        active.compact()
+
+
+def _verdict(active: ActiveSet, budget: Budget) -> tuple[Tensor, Tensor]:
+    """Status and period, (rows,), of rows that did not stop by themselves."""
+    period = active.window.period() if active.window is not None else torch.zeros_like(active.rows)
+    if budget.tol == 0:
+        still = (period == 1) | (active.residual <= 4 * torch.finfo(active.dtype).eps)
+    else:
+        still = torch.zeros_like(active.running)
+    status = torch.where(period > 0, Status.CYCLING, Status.EXHAUSTED)
+    status = torch.where(still, Status.CONVERGED, status)
+    status = torch.where(active.residual.isnan(), Status.DIVERGED, status)
+    return status, torch.where(still, 1, period)
+
+
+def _resume(active: ActiveSet, previous: Solution, solver: Solver, budget: Budget) -> Any:
+    """Set aside what the budget calls settled already; the memory to go on with."""
+    if budget.may_stop_early:
+        settled = (previous.residual <= budget.tol) | (previous.status == Status.DIVERGED)
+        if budget.halt_on_cycle:
+            settled |= previous.period > 0
+        done = settled.nonzero()[:, 0]
+        active.residual = previous.residual
+        active.retire(done, z=active.z[done], status=previous.status[done], period=previous.period[done], steps=0)
+        active.compact()
+    carry = previous.carry
+    if carry is None or carry.solver != solver or not bool(torch.isin(active.rows, carry.rows).all()):
+        return solver.start(active.z)
+    return take(carry.memory, torch.searchsorted(carry.rows, active.rows))  # a copy: `previous` can be used again
+
+
+def _joined(previous: Solution, solution: Solution) -> Solution:
+    residuals = torch.cat((previous.residuals, solution.residuals))
+    return replace(solution, residuals=residuals, steps=previous.steps + solution.steps)
+
+
+class _Kept:
+    """Collects what `keep` asks for."""
+
+    def __init__(self, keep: Keep | Iterable[int] | None, steps: int) -> None:
+        at, self._of = keep if isinstance(keep, Keep) else (keep or (), None)
+        self._at = set(at)
+        wrong = sorted(step for step in self._at if not 0 <= step <= steps)
+        if wrong:
+            raise ValueError(f"keep asks for steps {wrong}, outside 0..{steps}; raise the budget or leave them out")
+        self._kept: dict[int, Any] = {}
+
+    def see(self, step: int, active: ActiveSet) -> None:
+        if step in self._at:
+            z = active.current()
+            self._kept[step] = self._of(z) if self._of is not None else z
+
+    def all(self, active: ActiveSet) -> dict[int, Any]:
+        """In order; when everything stopped early, the later steps hold the final states."""
+        for step in self._at - self._kept.keys():
+            self.see(step, active)
+        return dict(sorted(self._kept.items()))
+
+
+def _check(solver: Solver, budget: Budget, z0: Tensor, injection: tuple) -> None:
+    if not isinstance(solver, Solver):
+        known = ", ".join(sorted(f"{kind.__name__}()" for kind in Solver.__subclasses__()))
+        raise TypeError(f"solver must be a Solver object, got {solver!r}; use one of {known}")
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a Budget, got {budget!r}; for example Budget(steps=100, tol=1e-5)")
+    if not isinstance(z0, Tensor) or z0.ndim == 0 or not z0.is_floating_point():
+        raise TypeError(f"z0 must be a floating-point tensor (batch, *state), got {_described(z0)}")
+    for tensor in leaves(injection):
+        if tensor.ndim == 0 or len(tensor) != len(z0):
+            raise ValueError(
+                f"the injection holds a tensor {_described(tensor)} but the state is {_described(z0)}; every injected "
+                "tensor needs the batch as its first dimension (let f close over what all samples share)"
+            )
+
+
+def _described(thing: Any) -> str:
+    return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else repr(thing)

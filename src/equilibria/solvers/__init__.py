@@ -1,0 +1,10 @@
+"""Ways to find a fixed point. To add one: a file with a `Solver`, and a line here."""
+
+from equilibria.solve import Solver
+from equilibria.solvers.anderson import Anderson
+from equilibria.solvers.broyden import Broyden
+from equilibria.solvers.picard import Picard
+
+SOLVERS: dict[str, type[Solver]] = {"picard": Picard, "anderson": Anderson, "broyden": Broyden}
+
+__all__ = ["SOLVERS", "Anderson", "Broyden", "Picard"]

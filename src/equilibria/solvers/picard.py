@@ -1,0 +1,25 @@
+"""Plain fixed-point iteration."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from equilibria.solve import Solver
+
+
+@dataclass(frozen=True)
+class Picard(Solver):
+    """z <- (1 - damping) f(z) + damping z. What the paper calls "unroll"."""
+
+    damping: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.damping < 1:
+            raise ValueError(f"damping must be in [0, 1), got {self.damping!r}; 0 is the plain iteration")
+
+    def start(self, z: Tensor) -> None:
+        return None
+
+    def propose(self, z: Tensor, fz: Tensor, memory: None) -> tuple[Tensor, None]:
+        return (torch.lerp(fz, z, self.damping) if self.damping else fz), None
