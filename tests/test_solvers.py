@@ -73,7 +73,7 @@ def test_anderson_is_exact_on_affine_maps_once_it_remembers_every_dimension():
         problem,
         torch.zeros_like(problem.u),
         problem.u,
-        solver=Anderson(memory=4, ridge=0),
+        solver=Anderson(memory=5, ridge=0),
         budget=Budget(40, tol=1e-10),
     )
     assert solution.steps.max() <= 8
@@ -102,7 +102,7 @@ def test_damping_mixes_in_the_old_state():
     ("make", "words"),
     [
         (lambda: Picard(damping=1.0), r"damping must be in \[0, 1\)"),
-        (lambda: Anderson(memory=0), "memory must be >= 1"),
+        (lambda: Anderson(memory=1), "memory must be >= 2"),
         (lambda: Anderson(ridge=-1.0), "ridge must be >= 0"),
         (lambda: Anderson(mixing=0.0), r"mixing must be in \(0, 1\]"),
         (lambda: Broyden(memory=0), "memory must be >= 1"),

@@ -34,18 +34,18 @@ class ActiveSet:
         self.rows = torch.arange(len(z0), device=z0.device)  # (rows,) their places in the batch
         self.running = torch.ones_like(self.rows, dtype=torch.bool)  # (rows,) the others are ballast
         self.residual = self.z.new_full((len(z0),), math.inf)  # (rows,)
-        self._ballast = 0
+        self._count, self._ballast = len(z0), 0  # rows, and how many of them are done
         self._compacts = compact
         self._trace: list[tuple[Tensor, list[Tensor]]] = [(self.rows, [])]
         self._answer: Solution | None = None  # of the whole batch, from the moment a row is done
 
     def __len__(self) -> int:
-        return len(self.rows) - self._ballast
+        return self._count - self._ballast
 
     def state(self, z: Tensor) -> Tensor:
         """Flat rows in the shape and dtype that f knows."""
-        z = z.view(len(z), *self.shape)
-        return z if z.dtype == self.dtype else z.to(self.dtype)
+        z = z if z.dtype == self.dtype else z.to(self.dtype)
+        return z if len(self.shape) == 1 else z.view(-1, *self.shape)
 
     def evaluate(self, f: Callable[..., Tensor], *, check: bool) -> None:
         """One cell evaluation: fz = f(z, *injection)."""
@@ -53,12 +53,13 @@ class ActiveSet:
         fz = f(z, *self.injection)
         if check:
             _check_cell(z, fz)
-        self.fz = fz.reshape(self.z.shape).to(self.z.dtype)
+        fz = fz if fz.dtype == self.z.dtype else fz.to(self.z.dtype)
+        self.fz = fz if len(self.shape) == 1 else fz.reshape(self.z.shape)
 
     def measure(self, *, trace: bool) -> None:
         """Update `residual` from z and fz, and note it."""
         residual = relative_residual(self.z, self.fz)
-        self.residual = residual.masked_fill(~self.running, math.nan) if self._ballast else residual
+        self.residual = residual.masked_fill_(~self.running, math.inf) if self._ballast else residual
         if trace:
             self._trace[-1][1].append(self.residual)
 
@@ -67,12 +68,15 @@ class ActiveSet:
         running = self.running.nonzero()[:, 0]
         return Step(number, *take((self.rows, self.state(self.z.detach()), self.residual), running))
 
-    def settled(self, tol: float) -> Tensor:
-        """Running rows within the tolerance, or no longer finite: indices, (k,)."""
-        going_on = self.residual > tol  # false for NaN too
-        if self._ballast:
-            going_on |= ~self.running
-        return self.rows[:0] if bool(going_on.all()) else (~going_on).nonzero()[:, 0]
+    def settled(self, tol: float) -> Tensor | None:
+        """Running rows within the tolerance, or no longer finite: their indices, (k,), or None."""
+        if self.residual.min().item() > tol:  # a NaN is the minimum and compares false
+            return None
+        return (~(self.residual > tol)).nonzero()[:, 0]
+
+    def lost(self) -> Tensor:
+        """(rows,) bool: no longer finite. Where a norm overflows, the residual alone would look like rest."""
+        return self.residual.isnan() | ~torch.linalg.vector_norm(self.fz.detach(), dim=1).isfinite()
 
     def retire(self, done: Tensor, *, z: Tensor, status: Tensor, period: Tensor, steps: int) -> None:
         """Write the answers of rows `done`, which are ballast from now on."""
@@ -90,7 +94,7 @@ class ActiveSet:
 
     def compact(self) -> None:
         """Let the ballast go when there is enough of it."""
-        if not self._ballast or not self._compacts or self._ballast < BALLAST * len(self.rows):
+        if not self._ballast or not self._compacts or self._ballast < BALLAST * self._count:
             return
         stay = self.running.nonzero()[:, 0]
         self.rows, self.running, self.residual, self.z, self.fz, self.memory, self.injection = take(
@@ -98,7 +102,7 @@ class ActiveSet:
         )
         if self.window is not None:
             self.window.take(stay)
-        self._ballast = 0
+        self._count, self._ballast = len(self.rows), 0
         self._trace.append((self.rows, []))
 
     def current(self) -> Tensor:
@@ -117,14 +121,17 @@ class ActiveSet:
         else:
             left = self.running.nonzero()[:, 0]
             self.retire(left, z=self.z[left], status=status[left], period=period[left], steps=steps)
-            answer = replace(self._answer, residuals=self._residuals(self._answer.residual))
+            residuals = self._residuals(self._answer.residual)
+            if len(residuals) > 1:  # a trace also holds what ballast did after it had stopped
+                after = torch.arange(len(residuals), device=residuals.device)[:, None] >= self._answer.steps
+                residuals = residuals.masked_fill(after, math.nan)
+            answer = replace(self._answer, residuals=residuals)
         return replace(answer, kept=kept)
 
     def _blank(self) -> Solution:
-        count = len(self.rows)
         whole = torch.zeros_like(self.rows)
-        z = torch.empty((count, *self.shape), dtype=self.dtype, device=self.z.device)
-        nothing = self.z.new_empty(0, count)
+        z = torch.empty((self._count, *self.shape), dtype=self.dtype, device=self.z.device)
+        nothing = self.z.new_empty(0, self._count)
         return Solution(z, nothing, torch.empty_like(self.residual), whole, whole.clone(), whole.clone())
 
     def _residuals(self, last: Tensor) -> Tensor:
@@ -153,8 +160,7 @@ def _check_cell(z: Tensor, fz: Any) -> None:
 
 def relative_residual(z: Tensor, fz: Tensor) -> Tensor:
     """|f(z) - z| / |f(z)| of flat states (batch, n) -> (batch,); 0 where nothing moves."""
-    z, fz = z.detach(), fz.detach()
+    if fz.requires_grad or z.requires_grad:
+        z, fz = z.detach(), fz.detach()
     moved = torch.linalg.vector_norm(fz - z, dim=1)
-    size = torch.linalg.vector_norm(fz, dim=1)
-    # `size - size` is NaN for an infinite size: an overflowing state must not look like one that rests.
-    return (moved + (size - size)) / (size + torch.finfo(size.dtype).tiny)
+    return moved.div_(torch.linalg.vector_norm(fz, dim=1).add_(torch.finfo(fz.dtype).tiny))

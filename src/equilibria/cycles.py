@@ -44,7 +44,9 @@ class Window:
         # An orbit hardly larger than rounding is not called a cycle: every step would look like a return.
         moves = extent > 8 * still
         period = torch.zeros_like(size, dtype=torch.long)
-        for p in range(min(LONGEST_PERIOD, steps // 2), 1, -1):
-            recurs = returned[p - 1 :: p].all(0) & moves
-            period = torch.where(recurs, p, period)
+        longest = min(LONGEST_PERIOD, steps // 2)
+        for p in reversed(range(2, longest + 1)):
+            if bool(returned[p - 1].any()):
+                recurs = returned[p - 1 :: p].all(0) & moves
+                period = torch.where(recurs, p, period)
         return torch.where(extent <= still, 1, period)

@@ -72,15 +72,21 @@ def solve(
     _check(solver, budget, z0, injection)
     kept = _Kept(keep, budget.steps)
     measures = trace or budget.may_stop_early or callback is not None
+    windows = _windows(budget) if measures else ()
 
     recording = torch.is_grad_enabled() and not budget.may_stop_early
     # `cached` computes weights that depend on others (weight norm) once per solve, not once per step.
     with torch.set_grad_enabled(recording), parametrize.cached():
         active = ActiveSet(z0, injection, compact=compact)
         active.memory = _resume(active, previous, solver, budget) if previous else solver.start(active.z)
+        propose = solver.propose
+        if torch.is_autocast_enabled(z0.device.type):  # the cell may run in half precision, the solver may not
+            propose = torch.autocast(z0.device.type, enabled=False)(propose)
         kept.see(0, active)
         for step in range(1, budget.steps + 1):
-            if measures and _opens_window(step, budget):
+            if not len(active):
+                break
+            if step in windows:
                 active.window = Window(active.z, torch.finfo(active.dtype).eps)
             active.evaluate(f, check=step == 1)
             if measures or step == budget.steps:
@@ -89,31 +95,31 @@ def solve(
                 callback(active.seen(step))
             if budget.may_stop_early:
                 _retire_settled(active, budget, step)
-                if not len(active):
-                    break
-            active.z, active.memory = solver.propose(active.z, active.fz, active.memory)
+            active.z, active.memory = propose(active.z, active.fz, active.memory)
             if active.window is not None:
                 active.window.see(active.z)
                 if budget.halt_on_cycle and (budget.steps - step) % WINDOW == 0:
                     _retire_cycling(active, budget, step)
-                    if not len(active):
-                        break
             kept.see(step, active)
         solution = active.finish(*_verdict(active, budget), steps=budget.steps, kept=kept.all(active))
         solution = replace(solution, carry=Carry(solver, active.rows, active.memory))
         return _joined(previous, solution) if previous else solution
 
 
-def _opens_window(step: int, budget: Budget) -> bool:
-    """Windows end where the budget ends, and only a solve that halts on cycles needs more than the last one."""
-    left = budget.steps - step + 1
-    return left == WINDOW or (step == 1 and left < WINDOW) or (budget.halt_on_cycle and left % WINDOW == 0)
+def _windows(budget: Budget) -> range:
+    """The steps at which to begin watching for a cycle.
+
+    Windows end where the budget ends, and only a solve that halts on cycles needs more than the last one.
+    """
+    last = max(1, budget.steps - WINDOW + 1)
+    first = (last - 1) % WINDOW + 1 if budget.halt_on_cycle else last
+    return range(first, last + 1, WINDOW)
 
 
 def _retire_settled(active: ActiveSet, budget: Budget, step: int) -> None:
     done = active.settled(budget.tol)
-    if len(done):
-        diverged = active.residual[done].isnan()
+    if done is not None:
+        diverged = active.lost()[done]
         z = torch.where(diverged[:, None], active.fz[done], active.z[done])
         status = torch.where(diverged, Status.DIVERGED, Status.CONVERGED)
         active.retire(done, z=z, status=status, period=(~diverged).long(), steps=step)
@@ -138,7 +144,7 @@ def _verdict(active: ActiveSet, budget: Budget) -> tuple[Tensor, Tensor]:
         still = torch.zeros_like(active.running)
     status = torch.where(period > 0, Status.CYCLING, Status.EXHAUSTED)
     status = torch.where(still, Status.CONVERGED, status)
-    status = torch.where(active.residual.isnan(), Status.DIVERGED, status)
+    status = torch.where(active.lost(), Status.DIVERGED, status)
     return status, torch.where(still, 1, period)
 
 

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from equilibria.solve import Solver
-from equilibria.solvers.history import put
+from equilibria.solvers.history import put, put_difference
 
 
 class _Memory(NamedTuple):
-    stored: int
-    steps: Tensor  # (batch, m, n)  s_0 ... s_{stored-1}
-    system: Tensor  # (batch, m, m)  lower triangular, see `Broyden`
+    stored: int  # k
+    steps: Tensor  # (batch, m, n)   s_0 ... s_{k-1}
+    inverse: Tensor  # (batch, m, m) of the triangular matrix L, without its last row
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,13 @@ class Broyden(Solver):
 
     The inverse Jacobian is a product of factors (I + s_{j+1} s_j^T / |s_j|^2) of the steps taken, so the
     steps are all that has to be stored (Kelley, Solving Nonlinear Equations with Newton's Method, 2003).
-    Applying the factors one after the other to g is a triangular system in the coefficients c,
+    Applying the factors one after the other is a triangular system in the coefficients c, and so takes
+    two passes over the stored steps:
 
-        |s_j|^2 c_j - sum_{i<j} (s_j . s_{i+1}) c_i = s_j . g,        j < k,
-        s_k = (g + sum_{i<k-1} c_i s_{i+1}) / (1 - c_{k-1}),
+        L c = (s_j . g)_j,   L_jj = |s_j|^2,   L_ji = -s_j . s_{i+1} for i < j,
+        s_k = (g + c_0 s_1 + ... + c_{k-2} s_{k-1}) / (1 - c_{k-1}).
 
-    which takes two passes over the stored steps. When `memory` is full, the method starts anew.
+    L grows by a row per step, and its inverse with it. When `memory` is full, the method starts anew.
     """
 
     memory: int = 50
@@ -41,24 +42,24 @@ class Broyden(Solver):
         return _Memory(0, z.new_empty(batch, self.memory, n), z.new_zeros(batch, self.memory, self.memory))
 
     def propose(self, z: Tensor, fz: Tensor, memory: _Memory) -> tuple[Tensor, _Memory]:
-        k, steps, system = memory
-        g = fz - z
+        k, s, inverse = memory
         if k == 0 or k == self.memory:
-            return fz, _Memory(1, put(steps, 0, g), system)
+            return fz, _Memory(1, put_difference(s, 0, fz, z), inverse)
 
-        s = steps[:, :k]  # (batch, k, n)
-        dots = torch.stack((s[:, -1], g), 1) @ s.mT  # (batch, 2, k)
-        system = put(system, k - 1, self._row(dots[:, 0]))
-        c = torch.linalg.solve_triangular(system[:, :k, :k], dots[:, 1, :, None], upper=False)[..., 0]  # (batch, k)
-        rest = 1 - c[:, -1:]
+        s = put_difference(s, k, fz, z)  # g waits where s_k will stand, so that products include it for nothing
+        dots = torch.bmm(s[:, k - 1 : k + 1], s[:, :k].mT)  # (batch, 2, k): s_{k-1} . s_j and g . s_j
+        inverse = put(inverse, k - 1, self._last_row(inverse[:, : k - 1, : k - 1], dots[:, 0]))
+        c = torch.bmm(dots[:, 1:], inverse[:, :k, :k].mT)  # (batch, 1, k)
+        rest = 1 - c[:, :, -1:]  # (batch, 1, 1)
         # A vanishing denominator asks for an endless step: such a row takes the plain step instead.
-        usable = c.isfinite().all(1, keepdim=True) & (rest.abs() > torch.finfo(z.dtype).eps ** 0.5)
-        c, rest = torch.where(usable, c, 0), torch.where(usable, rest, 1)
-        step = (g + (c[:, None, :-1] @ s[:, 1:])[:, 0]) / rest if k > 1 else g / rest
-        return z + step, _Memory(k + 1, put(steps, k, step), system)
+        unusable = ~(rest.abs() > torch.finfo(z.dtype).eps ** 0.5)  # true for NaN too
+        weights = torch.cat((c.masked_fill(unusable, 0)[:, :, :-1], torch.ones_like(rest)), 2)
+        step = torch.bmm(weights / rest.masked_fill(unusable, 1), s[:, 1 : k + 1])[:, 0]  # (batch, n)
+        return z + step, _Memory(k + 1, put(s, k, step), inverse)
 
-    def _row(self, dots: Tensor) -> Tensor:
-        """Row k-1 of the system from s_{k-1} . s_j, (batch, k) -> (batch, memory)."""
+    def _last_row(self, inverse: Tensor, dots: Tensor) -> Tensor:
+        """Row k-1 of L^-1 from the rows before it, (batch, k-1, k-1), and s_{k-1} . s_j, (batch, k)."""
+        row = torch.bmm(dots[:, None, 1:], inverse)[:, 0]
         size = dots[:, -1:]
-        size = torch.where(size > 0, size, 1)  # a step of zero gets the coefficient zero
-        return torch.nn.functional.pad(torch.cat((-dots[:, 1:], size), 1), (0, self.memory - dots.shape[1]))
+        size = size.masked_fill(size <= torch.finfo(size.dtype).tiny, 1)  # a step of zero gets the coefficient zero
+        return torch.cat((row, torch.ones_like(size)), 1) / size
