@@ -78,14 +78,36 @@ def test_truncation_does_not_change_the_answer(solver):
     assert torch.equal(cut.steps, whole.steps)
 
 
-def test_truncation_lets_easy_samples_stop_early():
-    rate = torch.tensor([[0.1], [0.99]], dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize("gradient", [Backprop(), Backprop(last=5)], ids=repr)
+def test_backprop_takes_every_step_while_it_records_and_stops_early_when_not(gradient):
+    rate = torch.tensor([[0.1], [0.999]], dtype=torch.float64, requires_grad=True)
     f = lambda z, r: r * z + 1  # noqa: E731
-    solution = Backprop(last=5).solve(f, torch.zeros_like(rate), rate, solver=Picard(), budget=Budget(100, 1e-6))
-    assert solution.steps[1] == 100
-    assert solution.steps[0] < 20
+    solution = gradient.solve(f, torch.zeros_like(rate), rate, solver=Picard(), budget=Budget(100, 1e-6))
+    assert solution.steps.tolist() == [100, 100]
+    assert solution.status.tolist() == [Status.CONVERGED, Status.EXHAUSTED]
     (grad,) = torch.autograd.grad(solution.z.sum(), rate)
     assert (grad > 1).all()
+    with torch.no_grad():
+        solution = gradient.solve(f, torch.zeros_like(rate), rate, solver=Picard(), budget=Budget(100, 1e-6))
+    assert solution.steps[0] < 20
+
+
+@pytest.mark.parametrize("solver", EVERY_SOLVER, ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_backprop_long_past_convergence(solver, dtype):
+    """Moves at the level of rounding must not be divided by their own length."""
+    for seed in range(4):
+        f, u = tanh_cell(batch=16, n=8, radius=0.8, seed=seed, dtype=dtype)
+        u.requires_grad_()
+        z = Backprop().solve(f, torch.zeros_like(u), u, solver=solver, budget=Budget(128)).z
+        (grad,) = torch.autograd.grad(z.sum(), u)
+        exact = (
+            Implicit(Picard(), Budget(400, 1e-7))
+            .solve(f, torch.zeros_like(u), u, solver=Picard(), budget=Budget(300))
+            .z
+        )
+        (expected,) = torch.autograd.grad(exact.sum(), u)
+        assert (grad - expected).norm() < 0.02 * expected.norm(), seed
 
 
 def test_the_backward_solve_can_be_read():

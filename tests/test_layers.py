@@ -5,7 +5,7 @@ from pathlib import Path
 
 import equilibria
 
-ORDER = ["rows", "cycles", "solution", "active", "solve", "solvers", "gradients", "model"]
+ORDER = ["rows", "cycles", "solution", "active", "solve", "solvers", "gradients", "weights", "model"]
 SOURCE = Path(equilibria.__file__).parent
 
 

@@ -1,6 +1,7 @@
 """EquilibriumModel: the pieces together, and weight norm inside them."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -114,14 +115,13 @@ def test_every_parameter_gets_the_gradient_of_the_same_net_without_parametrizati
         assert parameter.grad.norm() > 0, name
 
 
-@pytest.mark.parametrize(
-    ("gradient", "times"), [(Backprop(), 1), (Backprop(last=4), 2), (Phantom(3, 0.5), 2), (Implicit(), 2)], ids=repr
-)
-def test_weights_are_computed_once_per_solve(gradient, times):
+@pytest.mark.parametrize("gradient", EVERY_GRADIENT, ids=repr)
+def test_weights_are_computed_once_per_call(gradient):
     net = model()
     calls = count_weight_computations(net)
     net(X, gradient=gradient, budget=Budget(50)).prediction.sum().backward()
-    assert calls[0] == times
+    net.equilibrium(X)
+    assert calls[0] == 2
 
 
 def test_nothing_of_a_solve_stays_in_the_weights():
@@ -165,3 +165,33 @@ def test_it_learns(gradient):
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 1e-3
+
+
+def test_nested_solves_keep_the_gradients_of_normed_weights():
+    """The inner solve runs without gradients first; the weights that it computed must not be used again."""
+    linear = weight_norm(contraction(3))
+    inner = EquilibriumModel(nn.Identity(), Cell(linear), nn.Identity(), gradient=Implicit())
+    outer = EquilibriumModel(nn.Identity(), lambda z, u: 0.3 * inner(z).prediction + u, nn.Identity(), budget=Budget(5))
+    outer(X).prediction.sum().backward()
+    for name, parameter in linear.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.norm() > 0, name
+
+
+def test_threads_do_not_take_each_others_weights():
+    net, stop = model(budget=Budget(5), gradient=Phantom(1, 0)), threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            net.equilibrium(X)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        for _ in range(50):
+            net.zero_grad()
+            net(X).prediction.sum().backward()
+            assert all(parameter.grad is not None for parameter in net.parameters())
+    finally:
+        stop.set()
+        thread.join()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from equilibria.cycles import Window
 from equilibria.rows import take
-from equilibria.solution import Solution, Step
+from equilibria.solution import Solution, Status, Step
 
 # Rows that are done stay in the batch as ballast until they are this share of it: gathering the others
 # costs about as much as a solver's step, so it has to pay for itself.
@@ -22,7 +22,7 @@ BALLAST = 1 / 8
 class ActiveSet:
     """Rows of a batch that leave it when they are done, by `retire` and then `compact`."""
 
-    def __init__(self, z0: Tensor, injection: tuple, *, compact: bool) -> None:
+    def __init__(self, z0: Tensor, injection: tuple, *, compact: bool, trace_steps: int) -> None:
         self.shape, self.dtype = z0.shape[1:], z0.dtype
         z = z0.reshape(len(z0), self.shape.numel())
         # Small steps vanish in half precision, so there we iterate in float32 and only evaluate in half.
@@ -36,7 +36,9 @@ class ActiveSet:
         self.residual = self.z.new_full((len(z0),), math.inf)  # (rows,)
         self._count, self._ballast = len(z0), 0  # rows, and how many of them are done
         self._compacts = compact
-        self._trace: list[tuple[Tensor, list[Tensor]]] = [(self.rows, [])]
+        # One block for all steps: small tensors kept from every step would fragment the heap by a state each.
+        self._trace = self.z.new_empty(trace_steps, len(z0))
+        self._traced = 0
         self._answer: Solution | None = None  # of the whole batch, from the moment a row is done
 
     def __len__(self) -> int:
@@ -47,21 +49,43 @@ class ActiveSet:
         z = z if z.dtype == self.dtype else z.to(self.dtype)
         return z if len(self.shape) == 1 else z.view(-1, *self.shape)
 
-    def evaluate(self, f: Callable[..., Tensor], *, check: bool) -> None:
+    def evaluate(self, f: Callable[..., Tensor]) -> None:
         """One cell evaluation: fz = f(z, *injection)."""
         z = self.state(self.z)
+        if self.dtype != self.z.dtype:
+            self.z = z.reshape(self.z.shape).to(self.z.dtype)  # the state that f sees is the one that is measured
+        version = None if z.is_inference() else z._version
         fz = f(z, *self.injection)
-        if check:
-            _check_cell(z, fz)
+        if not isinstance(fz, Tensor) or fz.shape != z.shape or fz.dtype != z.dtype:
+            self._check_image(z, fz)
+        if version is not None and z._version != version:
+            raise ValueError("f wrote into its state, or into a tensor that it returned before; return a new tensor")
         fz = fz if fz.dtype == self.z.dtype else fz.to(self.z.dtype)
         self.fz = fz if len(self.shape) == 1 else fz.reshape(self.z.shape)
 
-    def measure(self, *, trace: bool) -> None:
+    def _check_image(self, z: Tensor, fz: Any) -> None:
+        if not isinstance(fz, Tensor):
+            raise TypeError(
+                f"f must return a tensor like its state, got {type(fz).__name__}; return the next state alone"
+            )
+        if fz.shape != z.shape:
+            remedy = (
+                "it must keep the shape (check padding, stride and width of the cell, or the shape of z0)"
+                if self._answer is None
+                else "rows that are done leave the batch, so pass what differs between samples as injection"
+            )
+            raise ValueError(f"f turned a state of shape {tuple(z.shape)} into {tuple(fz.shape)}; {remedy}")
+        if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):
+            raise ValueError(f"f turned a state of {z.dtype} into {fz.dtype}; convert z0, the injection or the cell")
+
+    def measure(self) -> None:
         """Update `residual` from z and fz, and note it."""
         residual = relative_residual(self.z, self.fz)
         self.residual = residual.masked_fill_(~self.running, math.inf) if self._ballast else residual
-        if trace:
-            self._trace[-1][1].append(self.residual)
+        if len(self._trace):
+            row = self._trace[self._traced]
+            row.copy_(self.residual) if self._answer is None else row.index_copy_(0, self.rows, self.residual)
+            self._traced += 1
 
     def seen(self, number: int) -> Step:
         """The running rows, for a callback."""
@@ -75,8 +99,8 @@ class ActiveSet:
         return (~(self.residual > tol)).nonzero()[:, 0]
 
     def lost(self) -> Tensor:
-        """(rows,) bool: no longer finite. Where a norm overflows, the residual alone would look like rest."""
-        return self.residual.isnan() | ~torch.linalg.vector_norm(self.fz.detach(), dim=1).isfinite()
+        """(rows,) bool: f(z) is no longer finite, or so large that its norm overflows."""
+        return ~torch.linalg.vector_norm(self.fz.detach(), dim=1).isfinite()
 
     def retire(self, done: Tensor, *, z: Tensor, status: Tensor, period: Tensor, steps: int) -> None:
         """Write the answers of rows `done`, which are ballast from now on."""
@@ -84,9 +108,9 @@ class ActiveSet:
             self._answer = self._blank()
         answer = self._answer
         places = self.rows[done]
-        answer.z.view(len(answer.z), -1)[places] = z.to(self.dtype)
+        answer.z[places] = self.state(z)
         answer.residual[places] = self.residual[done]
-        answer.status[places] = status
+        answer.status[places] = self._judged(z, status)
         answer.period[places] = period
         answer.steps[places] = steps
         self.running[done] = False
@@ -103,7 +127,6 @@ class ActiveSet:
         if self.window is not None:
             self.window.take(stay)
         self._count, self._ballast = len(self.rows), 0
-        self._trace.append((self.rows, []))
 
     def current(self) -> Tensor:
         """(batch, *state): where every sample is now; those that are done stay where they stopped."""
@@ -117,45 +140,29 @@ class ActiveSet:
         """The answers of all, `status` and `period` (rows,) being those of the rows still running."""
         if self._answer is None:
             taken = torch.full_like(self.rows, steps)
-            answer = Solution(self.state(self.z), self._residuals(self.residual), self.residual, status, taken, period)
+            status = self._judged(self.z, status)
+            answer = Solution(self.state(self.z), self._trace, self.residual, status, taken, period)
         else:
             left = self.running.nonzero()[:, 0]
             self.retire(left, z=self.z[left], status=status[left], period=period[left], steps=steps)
-            residuals = self._residuals(self._answer.residual)
-            if len(residuals) > 1:  # a trace also holds what ballast did after it had stopped
-                after = torch.arange(len(residuals), device=residuals.device)[:, None] >= self._answer.steps
-                residuals = residuals.masked_fill(after, math.nan)
-            answer = replace(self._answer, residuals=residuals)
-        return replace(answer, kept=kept)
+            answer = self._answer
+        return replace(answer, residuals=self._residuals(answer), kept=kept)
+
+    def _residuals(self, answer: Solution) -> Tensor:
+        if not len(self._trace):
+            return answer.residual[None]
+        residuals = self._trace if self._traced == len(self._trace) else self._trace[: self._traced].clone()
+        after = torch.arange(self._traced, device=residuals.device)[:, None] >= answer.steps
+        return residuals.masked_fill_(after, math.nan)
+
+    def _judged(self, z: Tensor, status: Tensor) -> Tensor:
+        """A state that is not finite in its own precision has diverged, whatever its residual was."""
+        return torch.where(z.detach().to(self.dtype).isfinite().all(1), status, Status.DIVERGED)
 
     def _blank(self) -> Solution:
         whole = torch.zeros_like(self.rows)
         z = torch.empty((self._count, *self.shape), dtype=self.dtype, device=self.z.device)
-        nothing = self.z.new_empty(0, self._count)
-        return Solution(z, nothing, torch.empty_like(self.residual), whole, whole.clone(), whole.clone())
-
-    def _residuals(self, last: Tensor) -> Tensor:
-        recorded = [(rows, torch.stack(block)) for rows, block in self._trace if block]
-        if not recorded:
-            return last[None]
-        residuals = last.new_full((sum(len(block) for _, block in recorded), len(last)), math.nan)
-        start = 0
-        for rows, block in recorded:
-            residuals[start : start + len(block), rows] = block
-            start += len(block)
-        return residuals
-
-
-def _check_cell(z: Tensor, fz: Any) -> None:
-    if not isinstance(fz, Tensor):
-        raise TypeError(f"f must return a tensor like its state, got {type(fz).__name__}; return the next state alone")
-    if fz.shape != z.shape:
-        raise ValueError(
-            f"f turned a state of shape {tuple(z.shape)} into {tuple(fz.shape)}; it must keep the shape (check "
-            "padding, stride and width of the cell, or the shape of z0)"
-        )
-    if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):
-        raise ValueError(f"f turned a state of {z.dtype} into {fz.dtype}; convert z0, the injection or the cell")
+        return Solution(z, self._trace, torch.empty_like(self.residual), whole, whole.clone(), whole.clone())
 
 
 def relative_residual(z: Tensor, fz: Tensor) -> Tensor:

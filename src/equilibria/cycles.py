@@ -13,40 +13,42 @@ class Window:
     Holds that one state and one distance per step, so its memory does not depend on the budget.
     With D[k] the distance after k steps, a sample has period p when D[p], D[2p], ... all vanish while
     the orbit in between does not. Comparing with one fixed state, and not with the state p steps ago,
-    is what tells a cycle from slow convergence and from a quasi-periodic orbit: those drift, so D[jp]
+    is what tells a cycle from slow convergence and from a quasi-periodic orbit: those drift, so that D[jp]
     grows with j.
     """
 
     def __init__(self, z: Tensor, eps: float) -> None:
         self._first = z.detach()  # (batch, n)
         self._eps = eps  # relative precision at which states are told apart
-        self._distances: list[Tensor] = []  # each (batch,)
+        self._distances = z.new_empty(WINDOW, len(z))
+        self._seen = 0
 
     def see(self, z: Tensor) -> None:
         """Note the next state."""
-        self._distances.append(torch.linalg.vector_norm(z.detach() - self._first, dim=1))
+        self._distances[self._seen] = torch.linalg.vector_norm(z.detach() - self._first, dim=1)
+        self._seen += 1
 
     def take(self, index: Tensor) -> None:
         """Go on with these rows only."""
         self._first = self._first.index_select(0, index)
-        self._distances = [distance.index_select(0, index) for distance in self._distances]
+        self._distances = self._distances.index_select(1, index)
 
     def period(self) -> Tensor:
         """(batch,): 0 for no recurrence, 1 for standing still, else the length of the cycle."""
-        steps = len(self._distances)
         size = torch.linalg.vector_norm(self._first, dim=1)  # (batch,)
-        if steps < 2:
+        distance = self._distances[: self._seen]  # (steps, batch)
+        if self._seen < 2:
             return torch.zeros_like(size, dtype=torch.long)
-        distance = torch.stack(self._distances)  # (steps, batch)
         extent = distance.amax(0)
         still = 8 * self._eps * size  # movement that rounding explains
         returned = distance <= torch.maximum(still, self._eps**0.5 * extent)  # (steps, batch)
         # An orbit hardly larger than rounding is not called a cycle: every step would look like a return.
         moves = extent > 8 * still
         period = torch.zeros_like(size, dtype=torch.long)
-        longest = min(LONGEST_PERIOD, steps // 2)
+        longest = min(LONGEST_PERIOD, self._seen // 2)
         for p in reversed(range(2, longest + 1)):
             if bool(returned[p - 1].any()):
-                recurs = returned[p - 1 :: p].all(0) & moves
-                period = torch.where(recurs, p, period)
+                gaps = distance[p - 1 :: p]  # (returns, batch)
+                drifts = gaps.amax(0) > torch.maximum(self._eps**0.75 * size, 1.75 * gaps[0])
+                period = torch.where(returned[p - 1 :: p].all(0) & ~drifts & moves, p, period)
         return torch.where(extent <= still, 1, period)

@@ -10,6 +10,7 @@ from equilibria.gradients import Backprop, Gradient
 from equilibria.solution import Budget, Keep, Solution, Step
 from equilibria.solve import Solver, solve
 from equilibria.solvers import Picard
+from equilibria.weights import computed_once
 
 
 class Output(NamedTuple):
@@ -34,7 +35,7 @@ class EquilibriumModel(nn.Module):
         init: `init(*injection)` returns the first state.
         solver, gradient, budget: what calls use that do not say otherwise.
 
-    Weight norm and its like (`torch.nn.utils.parametrizations`) are computed once per solve.
+    Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class EquilibriumModel(nn.Module):
         with torch.no_grad():
             injection = self.inject(x)
             return solve(
-                self.cell,
+                computed_once(self.cell),
                 self.init(*injection) if z0 is None else z0,
                 injection,
                 solver=solver or self.solver,
@@ -101,7 +102,7 @@ class EquilibriumModel(nn.Module):
         """Predict, with gradients in train and eval mode alike."""
         injection = self.inject(x)
         solution = (gradient or self.gradient).solve(
-            self.cell,
+            computed_once(self.cell),
             self.init(*injection) if z0 is None else z0,
             injection,
             solver=solver or self.solver,

@@ -23,7 +23,8 @@ def each(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, dict):
-        return {key: each(value, change) for key, value in tree.items()}
+        changed = {key: each(value, change) for key, value in tree.items()}
+        return changed if type(tree) is dict else type(tree)(changed)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(each(value, change) for value in tree))
     if isinstance(tree, (tuple, list)):

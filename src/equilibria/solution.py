@@ -24,7 +24,7 @@ class Budget:
     halt_on_cycle: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+        if isinstance(self.steps, bool) or not hasattr(self.steps, "__index__") or self.steps < 1:
             raise ValueError(f"steps must be a whole number >= 1, got {self.steps!r}; one step is one evaluation of f")
         if not 0 <= self.tol < math.inf:
             raise ValueError(f"tol must be >= 0 and finite, got {self.tol!r}; use tol=0 to run every step")
@@ -63,7 +63,8 @@ class Carry(NamedTuple):
     """Lets a later solve go on with the memory of an earlier one."""
 
     solver: Any
-    rows: Tensor  # (active,)
+    budget: Budget
+    rows: Tensor  # (active,) places in the batch of the rows of `memory`
     memory: Any
 
 

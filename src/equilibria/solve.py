@@ -7,6 +7,7 @@ of the injection and of the solver's memory leave with it.
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import parametrize
 
 from equilibria.active import ActiveSet
 from equilibria.cycles import WINDOW, Window
@@ -60,7 +60,7 @@ def solve(
             the budget's rules stay as they are, the others continue with their solver's memory.
         injection: tensors whose first dimension is the batch, nested in tuples, lists or dicts. A tuple
             is spread over f's arguments, anything else is one argument.
-        keep: after which numbers of evaluations to keep the state, or a function of it.
+        keep: after which numbers of evaluations, of this call, to keep the state or a function of it.
         callback: called at every evaluation; raise in it to stop.
         trace: record the residual of every step. At `tol=0` that has a price, and without a trace only
             the last residual is measured and cycles are not looked for.
@@ -74,10 +74,8 @@ def solve(
     measures = trace or budget.may_stop_early or callback is not None
     windows = _windows(budget) if measures else ()
 
-    recording = torch.is_grad_enabled() and not budget.may_stop_early
-    # `cached` computes weights that depend on others (weight norm) once per solve, not once per step.
-    with torch.set_grad_enabled(recording), parametrize.cached():
-        active = ActiveSet(z0, injection, compact=compact)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not budget.may_stop_early):
+        active = ActiveSet(z0, injection, compact=compact, trace_steps=budget.steps if trace else 0)
         active.memory = _resume(active, previous, solver, budget) if previous else solver.start(active.z)
         propose = solver.propose
         if torch.is_autocast_enabled(z0.device.type):  # the cell may run in half precision, the solver may not
@@ -87,10 +85,10 @@ def solve(
             if not len(active):
                 break
             if step in windows:
-                active.window = Window(active.z, torch.finfo(active.dtype).eps)
-            active.evaluate(f, check=step == 1)
+                active.window = Window(active.z, torch.finfo(active.z.dtype).eps)
+            active.evaluate(f)
             if measures or step == budget.steps:
-                active.measure(trace=trace)
+                active.measure()
             if callback is not None:
                 callback(active.seen(step))
             if budget.may_stop_early:
@@ -102,8 +100,8 @@ def solve(
                     _retire_cycling(active, budget, step)
             kept.see(step, active)
         solution = active.finish(*_verdict(active, budget), steps=budget.steps, kept=kept.all(active))
-        solution = replace(solution, carry=Carry(solver, active.rows, active.memory))
-        return _joined(previous, solution) if previous else solution
+        solution = replace(solution, carry=Carry(solver, budget, active.rows, active.memory))
+        return _joined(previous, solution, trace=trace) if previous else solution
 
 
 def _windows(budget: Budget) -> range:
@@ -118,12 +116,15 @@ def _windows(budget: Budget) -> range:
 
 def _retire_settled(active: ActiveSet, budget: Budget, step: int) -> None:
     done = active.settled(budget.tol)
-    if done is not None:
-        diverged = active.lost()[done]
-        z = torch.where(diverged[:, None], active.fz[done], active.z[done])
-        status = torch.where(diverged, Status.DIVERGED, Status.CONVERGED)
-        active.retire(done, z=z, status=status, period=(~diverged).long(), steps=step)
-        active.compact()
+    if done is None:
+        return
+    diverged = active.lost()[done]
+    met = active.residual[done] <= budget.tol  # neither: a start that was not finite, and f has mended it
+    done, diverged = done[met | diverged], diverged[met | diverged]
+    z = torch.where(diverged[:, None], active.fz[done], active.z[done])
+    status = torch.where(diverged, Status.DIVERGED, Status.CONVERGED)
+    active.retire(done, z=z, status=status, period=(~diverged).long(), steps=step)
+    active.compact()
 
 
 def _retire_cycling(active: ActiveSet, budget: Budget, step: int) -> None:
@@ -139,7 +140,7 @@ def _verdict(active: ActiveSet, budget: Budget) -> tuple[Tensor, Tensor]:
     """Status and period, (rows,), of rows that did not stop by themselves."""
     period = active.window.period() if active.window is not None else torch.zeros_like(active.rows)
     if budget.tol == 0:
-        still = (period == 1) | (active.residual <= 4 * torch.finfo(active.dtype).eps)
+        still = (period == 1) | (active.residual <= 4 * torch.finfo(active.z.dtype).eps)
     else:
         still = torch.zeros_like(active.running)
     status = torch.where(period > 0, Status.CYCLING, Status.EXHAUSTED)
@@ -151,21 +152,31 @@ def _verdict(active: ActiveSet, budget: Budget) -> tuple[Tensor, Tensor]:
 def _resume(active: ActiveSet, previous: Solution, solver: Solver, budget: Budget) -> Any:
     """Set aside what the budget calls settled already; the memory to go on with."""
     if budget.may_stop_early:
-        settled = (previous.residual <= budget.tol) | (previous.status == Status.DIVERGED)
+        settled = previous.converged & (previous.residual <= budget.tol) | (previous.status == Status.DIVERGED)
         if budget.halt_on_cycle:
-            settled |= previous.period > 0
+            settled |= previous.status == Status.CYCLING
         done = settled.nonzero()[:, 0]
-        active.residual = previous.residual
+        active.residual = previous.residual.clone()
         active.retire(done, z=active.z[done], status=previous.status[done], period=previous.period[done], steps=0)
         active.compact()
     carry = previous.carry
-    if carry is None or carry.solver != solver or not bool(torch.isin(active.rows, carry.rows).all()):
+    if carry is None or carry.solver != solver or _reawakens(carry.budget, budget):
         return solver.start(active.z)
     return take(carry.memory, torch.searchsorted(carry.rows, active.rows))  # a copy: `previous` can be used again
 
 
-def _joined(previous: Solution, solution: Solution) -> Solution:
-    residuals = torch.cat((previous.residuals, solution.residuals))
+def _reawakens(before: Budget, after: Budget) -> bool:
+    """Whether samples that stopped under one budget may have to go on under the next.
+
+    Those have lost their memory, so then nobody keeps it: what a sample does must not depend on whether
+    another one had stopped.
+    """
+    stricter = before.tol > 0 and after.tol < before.tol
+    return stricter or (before.halt_on_cycle and not after.halt_on_cycle)
+
+
+def _joined(previous: Solution, solution: Solution, *, trace: bool) -> Solution:
+    residuals = torch.cat((previous.residuals, solution.residuals)) if trace else solution.residuals
     return replace(solution, residuals=residuals, steps=previous.steps + solution.steps)
 
 
@@ -174,7 +185,7 @@ class _Kept:
 
     def __init__(self, keep: Keep | Iterable[int] | None, steps: int) -> None:
         at, self._of = keep if isinstance(keep, Keep) else (keep or (), None)
-        self._at = set(at)
+        self._at = {operator.index(step) for step in at}
         wrong = sorted(step for step in self._at if not 0 <= step <= steps)
         if wrong:
             raise ValueError(f"keep asks for steps {wrong}, outside 0..{steps}; raise the budget or leave them out")

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from equilibria.gradients.base import Gradient, unrecorded
-from equilibria.solution import Budget, Solution
+from equilibria.gradients.base import Gradient
+from equilibria.solution import Budget, Solution, Status
 from equilibria.solve import Solver, solve
 
 
@@ -15,9 +16,9 @@ from equilibria.solve import Solver, solve
 class Backprop(Gradient):
     """The exact derivative of what was computed: of all steps, or of the last `last` ones.
 
-    The differentiated steps run at fixed depth whatever the budget's tolerance, because a sample that
-    stopped would lose its gradient. With `last`, the steps before them obey the budget as usual, and the
-    gradient to z0 is cut.
+    While gradients are recorded every sample takes all the budget's steps, whatever its tolerance, because
+    one that stopped would lose its gradient; the status still says who met the tolerance. With `last`, z0
+    gets no gradient.
     """
 
     last: int | None = None
@@ -36,10 +37,13 @@ class Backprop(Gradient):
         budget: Budget,
         trace: bool = True,
     ) -> Solution:
-        tail = budget.steps if self.last is None else min(self.last, budget.steps)
+        if not torch.is_grad_enabled():
+            return solve(f, z0, injection, solver=solver, budget=budget, trace=trace)
+        tail = min(self.last or budget.steps, budget.steps)
         start: Tensor | Solution = z0
         if tail < budget.steps:
-            with unrecorded():
-                head = replace(budget, steps=budget.steps - tail)
-                start = solve(f, z0, injection, solver=solver, budget=head, trace=trace)
-        return solve(f, start, injection, solver=solver, budget=Budget(tail), trace=trace)
+            with torch.no_grad():
+                start = solve(f, z0, injection, solver=solver, budget=Budget(budget.steps - tail), trace=trace)
+        solution = solve(f, start, injection, solver=solver, budget=Budget(tail), trace=trace)
+        met = (solution.residual <= budget.tol) & (solution.status != Status.DIVERGED)
+        return replace(solution, status=torch.where(met, Status.CONVERGED, solution.status), carry=None)

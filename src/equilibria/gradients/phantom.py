@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.gradients.base import Gradient, unrecorded
+from equilibria.gradients.base import Gradient
 from equilibria.solution import Budget, Solution
 from equilibria.solve import Solver, solve
 from equilibria.solvers.picard import Picard
@@ -41,7 +41,7 @@ class Phantom(Gradient):
         budget: Budget,
         trace: bool = True,
     ) -> Solution:
-        with unrecorded():
+        with torch.no_grad():
             solution = solve(f, z0, injection, solver=solver, budget=budget, trace=trace)
         if not torch.is_grad_enabled():
             return solution

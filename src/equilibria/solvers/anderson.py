@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from equilibria.solve import Solver
-from equilibria.solvers.history import put, put_difference
+from equilibria.solvers.history import above_rounding, put, put_difference, recorded
 
 
 class _Memory(NamedTuple):
@@ -50,26 +50,22 @@ class Anderson(Solver):
 
     def propose(self, z: Tensor, fz: Tensor, memory: _Memory) -> tuple[Tensor, _Memory]:
         taken, g, dp, p_last, gram = memory
+        in_place = not recorded(z, fz, g, dp, p_last, gram)
         size = self.memory - 1
         now, before, newest = size + taken % 2, size + (taken + 1) % 2, (taken - 1) % size
         p = fz if self.mixing == 1 else torch.lerp(z, fz, self.mixing)
-        g = put_difference(g, now, fz, z)
+        g = put_difference(g, now, fz, z, in_place=in_place)
         if taken == 0:
             return p, _Memory(1, g, dp, p, gram)
 
-        g = put_difference(g, newest, g[:, now], g[:, before])
-        dp = put_difference(dp, newest, p, p_last)
+        g = put_difference(g, newest, g[:, now], g[:, before], in_place=in_place)
+        dp = put_difference(dp, newest, p, p_last, in_place=in_place)
         m = min(taken, size)
         pair = g[:, newest : now + 1 : now - newest]  # (batch, 2, n): the newest difference and g, not copied
         dots = torch.bmm(pair, g[:, :m].mT)  # (batch, 2, m)
-        row = self._ridged(dots[:, 0], newest)
-        gram = put(put(gram, newest, row).mT, newest, row)
+        row = dots[:, 0].clone()
+        row[:, newest] = above_rounding(row[:, newest] * (1 + max(self.ridge, torch.finfo(z.dtype).eps)), fz)
+        gram = put(put(gram, newest, row, in_place=in_place).mT, newest, row, in_place=in_place)
         gamma = torch.linalg.solve_ex(gram[:, :m, :m], dots[:, 1, :, None])[0].nan_to_num(0, 0, 0)  # (batch, m, 1)
         z = p - torch.bmm(gamma.mT, dp[:, :m])[:, 0]
         return z, _Memory(taken + 1, g, dp, p, gram)
-
-    def _ridged(self, row: Tensor, diagonal: int) -> Tensor:
-        """A row of the Gram matrix with its diagonal element made a little larger, and never zero."""
-        limits = torch.finfo(row.dtype)
-        row[:, diagonal].mul_(1 + max(self.ridge, limits.eps)).add_(limits.tiny)
-        return row

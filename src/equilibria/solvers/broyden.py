@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from equilibria.solve import Solver
-from equilibria.solvers.history import put, put_difference
+from equilibria.solvers.history import above_rounding, put, put_difference, recorded
 
 
 class _Memory(NamedTuple):
@@ -43,23 +43,25 @@ class Broyden(Solver):
 
     def propose(self, z: Tensor, fz: Tensor, memory: _Memory) -> tuple[Tensor, _Memory]:
         k, s, inverse = memory
+        in_place = not recorded(z, fz, s, inverse)
         if k == 0 or k == self.memory:
-            return fz, _Memory(1, put_difference(s, 0, fz, z), inverse)
+            return fz, _Memory(1, put_difference(s, 0, fz, z, in_place=in_place), inverse)
 
-        s = put_difference(s, k, fz, z)  # g waits where s_k will stand, so that products include it for nothing
+        # g waits where s_k will stand, so that products with the steps include it at no cost.
+        s = put_difference(s, k, fz, z, in_place=in_place)
         dots = torch.bmm(s[:, k - 1 : k + 1], s[:, :k].mT)  # (batch, 2, k): s_{k-1} . s_j and g . s_j
-        inverse = put(inverse, k - 1, self._last_row(inverse[:, : k - 1, : k - 1], dots[:, 0]))
+        row = self._last_row(inverse[:, : k - 1, : k - 1], dots[:, 0], fz)
+        inverse = put(inverse, k - 1, row, in_place=in_place)
         c = torch.bmm(dots[:, 1:], inverse[:, :k, :k].mT)  # (batch, 1, k)
         rest = 1 - c[:, :, -1:]  # (batch, 1, 1)
         # A vanishing denominator asks for an endless step: such a row takes the plain step instead.
         unusable = ~(rest.abs() > torch.finfo(z.dtype).eps ** 0.5)  # true for NaN too
         weights = torch.cat((c.masked_fill(unusable, 0)[:, :, :-1], torch.ones_like(rest)), 2)
         step = torch.bmm(weights / rest.masked_fill(unusable, 1), s[:, 1 : k + 1])[:, 0]  # (batch, n)
-        return z + step, _Memory(k + 1, put(s, k, step), inverse)
+        return z + step, _Memory(k + 1, put(s, k, step, in_place=in_place), inverse)
 
-    def _last_row(self, inverse: Tensor, dots: Tensor) -> Tensor:
-        """Row k-1 of L^-1 from the rows before it, (batch, k-1, k-1), and s_{k-1} . s_j, (batch, k)."""
+    def _last_row(self, inverse: Tensor, dots: Tensor, fz: Tensor) -> Tensor:
+        """Row k-1 of L^-1, (batch, k), from the rows before it, (batch, k-1, k-1), and s_{k-1} . s_j, (batch, k)."""
         row = torch.bmm(dots[:, None, 1:], inverse)[:, 0]
-        size = dots[:, -1:]
-        size = size.masked_fill(size <= torch.finfo(size.dtype).tiny, 1)  # a step of zero gets the coefficient zero
+        size = above_rounding(dots[:, -1], fz)[:, None]
         return torch.cat((row, torch.ones_like(size)), 1) / size

@@ -1,30 +1,43 @@
-"""Writing into a solver's history, (batch, memory, width), with or without autograd watching."""
+"""What solvers with a memory share: writing into a history, (batch, memory, width), and the limits of rounding."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 
-def put(history: Tensor, index: int, entry: Tensor) -> Tensor:
-    """`history` with `history[:, index] = entry`: in place, unless autograd still needs the old values.
+def recorded(*tensors: Tensor) -> bool:
+    """Whether autograd watches any of these, so that none of them may be written to."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def put(history: Tensor, index: int, entry: Tensor, *, in_place: bool) -> Tensor:
+    """`history` with `history[:, index] = entry`.
 
     An entry narrower than the history leaves the rest of the row as it is, which must be zero.
     """
     width = entry.shape[1]
-    if _recorded(history, entry):
-        at = torch.tensor([index], device=history.device)
-        return history.index_copy(1, at, pad(entry, (0, history.shape[2] - width))[:, None])
-    history[:, index, :width] = entry
-    return history
+    if in_place:
+        history[:, index, :width] = entry
+        return history
+    at = torch.tensor([index], device=history.device)
+    return history.index_copy(1, at, pad(entry, (0, history.shape[2] - width))[:, None])
 
 
-def put_difference(history: Tensor, index: int, new: Tensor, old: Tensor) -> Tensor:
-    """`put(history, index, new - old)` in one pass over memory."""
-    if _recorded(history, new, old):
-        return put(history, index, new - old)
-    torch.sub(new, old, out=history[:, index])
-    return history
+def put_difference(history: Tensor, index: int, new: Tensor, old: Tensor, *, in_place: bool) -> Tensor:
+    """`history` with `history[:, index] = new - old`, in one pass over memory."""
+    if in_place:
+        torch.sub(new, old, out=history[:, index])
+        return history
+    return put(history, index, new - old, in_place=False)
 
 
-def _recorded(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+def above_rounding(size: Tensor, fz: Tensor) -> Tensor:
+    """Squared lengths (batch,) of differences, made safe to divide by.
+
+    A sample that has converged moves by rounding alone. Such moves mean nothing, yet divided by their own
+    length they would, and backpropagation through the solver would explode. So every length gets the
+    share of |f(z)| that rounding can explain added to it; a length of zero becomes 1.
+    """
+    limits = torch.finfo(fz.dtype)
+    size = size + (4 * limits.eps * torch.linalg.vector_norm(fz.detach(), dim=1)).square_()
+    return size.masked_fill(size <= limits.tiny, 1)
