@@ -1,5 +1,6 @@
 """Timing that survives a noisy machine: contestants take turns, and only ratios inside one run are reported."""
 
+import statistics
 import time
 from collections.abc import Callable, Mapping
 
@@ -16,3 +17,16 @@ def best_times(contestants: Mapping[str, Callable[[], object]], *, rounds: int, 
             run()
             best[name] = min(best[name], time.perf_counter() - begin)
     return best
+
+
+def median_ratio(numerator: Callable[[], object], denominator: Callable[[], object], *, rounds: int) -> float:
+    """How many times longer the first takes: the median over rounds in which each runs once, in either order."""
+    ratios = []
+    for turn in range(rounds + 1):  # the first one warms up
+        seconds = {}
+        for run in (numerator, denominator) if turn % 2 else (denominator, numerator):
+            begin = time.perf_counter()
+            run()
+            seconds[run] = time.perf_counter() - begin
+        ratios.append(seconds[numerator] / seconds[denominator])
+    return statistics.median(ratios[1:])

@@ -23,7 +23,7 @@ class ActiveSet:
     """Rows of a batch that leave it when they are done, by `retire` and then `compact`."""
 
     def __init__(self, z0: Tensor, injection: tuple, *, compact: bool, trace_steps: int) -> None:
-        self.shape, self.dtype = z0.shape[1:], z0.dtype
+        self.shape, self.dtype, self._flat = z0.shape[1:], z0.dtype, z0.ndim == 2
         z = z0.reshape(len(z0), self.shape.numel())
         # Small steps vanish in half precision, so there we iterate in float32 and only evaluate in half.
         self.z = z.float() if self.dtype.itemsize < 4 else z  # (rows, n)
@@ -47,21 +47,28 @@ class ActiveSet:
     def state(self, z: Tensor) -> Tensor:
         """Flat rows in the shape and dtype that f knows."""
         z = z if z.dtype == self.dtype else z.to(self.dtype)
-        return z if len(self.shape) == 1 else z.view(-1, *self.shape)
+        return z if self._flat else z.view(-1, *self.shape)
 
-    def evaluate(self, f: Callable[..., Tensor]) -> None:
+    def evaluate(self, f: Callable[..., Tensor], *, check: bool) -> None:
         """One cell evaluation: fz = f(z, *injection)."""
         z = self.state(self.z)
         if self.dtype != self.z.dtype:
             self.z = z.reshape(self.z.shape).to(self.z.dtype)  # the state that f sees is the one that is measured
-        version = None if z.is_inference() else z._version
+        version = z._version if check and not z.is_inference() else None
         fz = f(z, *self.injection)
-        if not isinstance(fz, Tensor) or fz.shape != z.shape or fz.dtype != z.dtype:
+        if check or self._answer is not None:
             self._check_image(z, fz)
         if version is not None and z._version != version:
             raise ValueError("f wrote into its state, or into a tensor that it returned before; return a new tensor")
-        fz = fz if fz.dtype == self.z.dtype else fz.to(self.z.dtype)
-        self.fz = fz if len(self.shape) == 1 else fz.reshape(self.z.shape)
+        self.fz = self._flattened(fz)
+
+    def advance(self, f: Callable[..., Tensor], propose: Callable, *, steps: int) -> None:
+        """Steps at which nothing is looked at, as bare as a loop can be."""
+        z, memory, injection, flat = self.z, self.memory, self.injection, self._flat and self.dtype == self.z.dtype
+        for _ in range(steps):
+            fz = f(z if flat else self.state(z), *injection)
+            z, memory = propose(z, fz if flat and fz.dtype == z.dtype else self._flattened(fz), memory)
+        self.z, self.memory = z, memory
 
     def _check_image(self, z: Tensor, fz: Any) -> None:
         if not isinstance(fz, Tensor):
@@ -77,6 +84,10 @@ class ActiveSet:
             raise ValueError(f"f turned a state of shape {tuple(z.shape)} into {tuple(fz.shape)}; {remedy}")
         if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):
             raise ValueError(f"f turned a state of {z.dtype} into {fz.dtype}; convert z0, the injection or the cell")
+
+    def _flattened(self, fz: Tensor) -> Tensor:
+        fz = fz if fz.dtype == self.z.dtype else fz.to(self.z.dtype)
+        return fz if self._flat else fz.reshape(self.z.shape)
 
     def measure(self) -> None:
         """Update `residual` from z and fz, and note it."""
@@ -157,7 +168,8 @@ class ActiveSet:
 
     def _judged(self, z: Tensor, status: Tensor) -> Tensor:
         """A state that is not finite in its own precision has diverged, whatever its residual was."""
-        return torch.where(z.detach().to(self.dtype).isfinite().all(1), status, Status.DIVERGED)
+        size = torch.linalg.vector_norm(z.detach().to(self.dtype).to(z.dtype), dim=1)
+        return torch.where(size.isfinite(), status, Status.DIVERGED)
 
     def _blank(self) -> Solution:
         whole = torch.zeros_like(self.rows)

@@ -71,27 +71,31 @@ def solve(
     z0 = z0.z if isinstance(z0, Solution) else z0
     _check(solver, budget, z0, injection)
     kept = _Kept(keep, budget.steps)
-    measures = trace or budget.may_stop_early or callback is not None
+    stops = budget.may_stop_early
+    measures = trace or stops or callback is not None
     windows = _windows(budget) if measures else ()
 
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not budget.may_stop_early):
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not stops):
         active = ActiveSet(z0, injection, compact=compact, trace_steps=budget.steps if trace else 0)
         active.memory = _resume(active, previous, solver, budget) if previous else solver.start(active.z)
         propose = solver.propose
         if torch.is_autocast_enabled(z0.device.type):  # the cell may run in half precision, the solver may not
             propose = torch.autocast(z0.device.type, enabled=False)(propose)
         kept.see(0, active)
-        for step in range(1, budget.steps + 1):
+        done = 0
+        for step in _steps_to_look_at(budget, everywhere=measures or bool(kept.at)):
+            active.advance(f, propose, steps=step - 1 - done)
+            done = step
             if not len(active):
                 break
             if step in windows:
                 active.window = Window(active.z, torch.finfo(active.z.dtype).eps)
-            active.evaluate(f)
+            active.evaluate(f, check=step <= 2)
             if measures or step == budget.steps:
                 active.measure()
             if callback is not None:
                 callback(active.seen(step))
-            if budget.may_stop_early:
+            if stops:
                 _retire_settled(active, budget, step)
             active.z, active.memory = propose(active.z, active.fz, active.memory)
             if active.window is not None:
@@ -102,6 +106,11 @@ def solve(
         solution = active.finish(*_verdict(active, budget), steps=budget.steps, kept=kept.all(active))
         solution = replace(solution, carry=Carry(solver, budget, active.rows, active.memory))
         return _joined(previous, solution, trace=trace) if previous else solution
+
+
+def _steps_to_look_at(budget: Budget, *, everywhere: bool) -> Iterable[int]:
+    """All of them; or the first two, where a cell's mistakes show, and the last, where the residual is measured."""
+    return range(1, budget.steps + 1) if everywhere else sorted({1, min(2, budget.steps), budget.steps})
 
 
 def _windows(budget: Budget) -> range:
@@ -185,20 +194,20 @@ class _Kept:
 
     def __init__(self, keep: Keep | Iterable[int] | None, steps: int) -> None:
         at, self._of = keep if isinstance(keep, Keep) else (keep or (), None)
-        self._at = {operator.index(step) for step in at}
-        wrong = sorted(step for step in self._at if not 0 <= step <= steps)
+        self.at = {operator.index(step) for step in at}
+        wrong = sorted(step for step in self.at if not 0 <= step <= steps)
         if wrong:
             raise ValueError(f"keep asks for steps {wrong}, outside 0..{steps}; raise the budget or leave them out")
         self._kept: dict[int, Any] = {}
 
     def see(self, step: int, active: ActiveSet) -> None:
-        if step in self._at:
+        if step in self.at:
             z = active.current()
             self._kept[step] = self._of(z) if self._of is not None else z
 
     def all(self, active: ActiveSet) -> dict[int, Any]:
         """In order; when everything stopped early, the later steps hold the final states."""
-        for step in self._at - self._kept.keys():
+        for step in self.at - self._kept.keys():
             self.see(step, active)
         return dict(sorted(self._kept.items()))
 
