@@ -34,10 +34,12 @@ def put_difference(history: Tensor, index: int, new: Tensor, old: Tensor, *, in_
 def above_rounding(size: Tensor, fz: Tensor) -> Tensor:
     """Squared lengths (batch,) of differences, made safe to divide by.
 
-    A sample that has converged moves by rounding alone. Such moves mean nothing, yet divided by their own
-    length they would, and backpropagation through the solver would explode. So every length gets the
-    share of |f(z)| that rounding can explain added to it; a length of zero becomes 1.
+    A sample that has converged moves by rounding alone. The coefficients of such moves mean nothing and do
+    no harm, but their derivatives, which divide by these lengths again, would explode. So where autograd
+    records, every length gets the share of |f(z)| that rounding can explain added to it.
     """
     limits = torch.finfo(fz.dtype)
+    if not torch.is_grad_enabled():
+        return size + limits.tiny
     size = size + (4 * limits.eps * torch.linalg.vector_norm(fz.detach(), dim=1)).square_()
     return size.masked_fill(size <= limits.tiny, 1)

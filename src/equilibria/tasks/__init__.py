@@ -1,0 +1,18 @@
+"""Tasks with a difficulty that can be raised at will. To add one: a file with a `Task`, and a line here."""
+
+from equilibria.tasks.base import Batch, Task
+from equilibria.tasks.blurry_mnist import BlurryMNIST
+from equilibria.tasks.edge_copy import EdgeCopy
+from equilibria.tasks.matrix_inversion import MatrixInversion
+from equilibria.tasks.mazes import Mazes
+from equilibria.tasks.prefix_sum import PrefixSum
+
+TASKS: dict[str, type[Task]] = {
+    "prefix_sum": PrefixSum,
+    "mazes": Mazes,
+    "blurry_mnist": BlurryMNIST,
+    "matrix_inversion": MatrixInversion,
+    "edge_copy": EdgeCopy,
+}
+
+__all__ = ["TASKS", "Batch", "BlurryMNIST", "EdgeCopy", "MatrixInversion", "Mazes", "PrefixSum", "Task"]

@@ -1,0 +1,67 @@
+"""What a task is: instances of any difficulty, a loss to train on, a score to be judged by."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Instances of one difficulty."""
+
+    x: Tensor  # (batch, ...) inputs
+    y: Tensor  # (batch, ...) targets
+    difficulty: Any
+
+
+class Task(ABC):
+    """A frozen dataclass. Difficulties are ordered: a later one asks for more thinking."""
+
+    difficulties: ClassVar[str]  # what the number means
+    higher_is_better: ClassVar[bool]
+    train_difficulties: Sequence[Any]
+    test_difficulties: Sequence[Any]
+
+    @abstractmethod
+    def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
+        """`n` fresh instances, the same for the same state of `rng`."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """What training minimises: ()."""
+
+    @abstractmethod
+    def score(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Right or wrong, or the error: (batch,)."""
+
+    @abstractmethod
+    def perfect(self, batch: Batch) -> Tensor:
+        """The prediction that nothing beats."""
+
+    @abstractmethod
+    def constant(self, batch: Batch) -> Tensor:
+        """The best prediction of somebody who knows the difficulty but not the input: the baseline of every plot."""
+
+    def check(self, n: int, difficulty: Any) -> None:
+        """Raise if such instances cannot exist."""
+        if n < 1:
+            raise ValueError(f"n must be >= 1, got {n!r}; it is the number of instances")
+        reason = self.refuses(difficulty)
+        if reason:
+            raise ValueError(f"{type(self).__name__} has no difficulty {difficulty!r}: {reason} ({self.difficulties})")
+
+    @abstractmethod
+    def refuses(self, difficulty: Any) -> str:
+        """Why there are no instances of this difficulty, or an empty string."""
+
+
+def is_whole(number: Any, *, least: int) -> bool:
+    """Whether this is an integer of at least `least`."""
+    return hasattr(number, "__index__") and not isinstance(number, bool) and number >= least
+
+
+def all_right(right: Tensor) -> Tensor:
+    """(batch, ...) bool -> (batch,): 1 where everything is right."""
+    return right.flatten(1).all(1).to(torch.get_default_dtype())

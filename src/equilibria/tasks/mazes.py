@@ -1,0 +1,122 @@
+"""Mazes: mark the way from the green square to the red one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot, pad
+
+from equilibria.tasks import carving
+from equilibria.tasks.base import Batch, Task, all_right, is_whole
+
+Family = Literal["depth_first", "rooted_elsewhere", "percolation"]
+GREEN, RED = (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)
+FAMILIES: tuple[Family, ...] = ("depth_first", "rooted_elsewhere", "percolation")
+
+
+@dataclass(frozen=True)
+class Mazes(Task):
+    """RGB images, (batch, 3, side, side) with side = 2 size + 6; the target marks the path, (batch, side, side).
+
+    A maze of size s has n = (s + 1) / 2 cells a side, on a lattice of 2n + 1 points; a point is 2 x 2 pixels,
+    and one more pixel is border. Start green, end red, as in the dataset's code (the paper's text has it
+    the other way round). A prediction has logits for "off" and "on": (batch, 2, side, side). A maze counts
+    only if every open pixel is right.
+
+    Families: `depth_first` trees grow from the start, which is therefore always a dead end; trees
+    `rooted_elsewhere` have their start anywhere; `percolation` opens each wall of a tree with probability
+    `loops`, and the target is the shortest path (only mazes with a single one are kept).
+    """
+
+    family: Family = "depth_first"
+    loops: float = 0.1
+    difficulties = "the size, an odd number: 9, 13, 25, ..."
+    higher_is_better = True
+    train_difficulties: Sequence[int] = (9,)
+    test_difficulties: Sequence[int] = (9, 13, 25, 31, 59)
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise ValueError(f"unknown family {self.family!r}; use one of {', '.join(FAMILIES)}")
+        if not 0 < self.loops <= 1:
+            raise ValueError(f"loops must be in (0, 1], got {self.loops!r}; it is the share of walls that are opened")
+
+    def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
+        self.check(n, difficulty)
+        cells = (difficulty + 1) // 2
+        if self.family == "depth_first":
+            parent, start, end = self._trees(n, cells, rng, rooted_at_start=True)
+            path = carving.tree_path(parent, end, cells)
+            return _drawn(carving.opened(parent, cells), path, start, end, cells)
+        parts, found = [], 0
+        while found < n:  # a maze with several shortest paths has no single answer: draw another
+            parent, start, end = self._trees(n, cells, rng, rooted_at_start=False)
+            lattice = carving.opened(parent, cells)
+            if self.family == "percolation":
+                lattice |= _walls(lattice) & (torch.rand(lattice.shape, generator=rng) < self.loops)
+            ends = (carving.lattice_positions(position, cells) for position in (start, end))
+            path, single = carving.shortest_paths(lattice, *ends)
+            parts.append([tensor[single] for tensor in (lattice, path, start, end)])
+            found += int(single.sum())
+        lattice, path, start, end = (torch.cat(column)[:n] for column in zip(*parts, strict=True))
+        return _drawn(lattice, path, start, end, cells)
+
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Cross entropy over the open pixels."""
+        each = cross_entropy(prediction, batch.y, reduction="none")
+        open_ = is_open(batch.x).to(each.dtype)
+        return (each * open_).sum() / open_.sum()
+
+    def score(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """1 where every open pixel is right."""
+        return all_right((prediction.argmax(1) == batch.y) | ~is_open(batch.x))
+
+    def perfect(self, batch: Batch) -> Tensor:
+        return 20.0 * one_hot(batch.y, 2).permute(0, 3, 1, 2).to(torch.get_default_dtype())
+
+    def constant(self, batch: Batch) -> Tensor:
+        """No pixel is on the path."""
+        return self.perfect(batch._replace(y=torch.zeros_like(batch.y)))
+
+    def refuses(self, difficulty: Any) -> str:
+        odd = is_whole(difficulty, least=3) and difficulty % 2 == 1
+        return "" if odd else "a size is an odd number, at least 3"
+
+    def _trees(
+        self, n: int, cells: int, rng: torch.Generator, *, rooted_at_start: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Trees as parents of positions, and the positions of start and end: two distinct uniform cells."""
+        start = torch.randint(0, cells**2, (n,), generator=rng)
+        end = (start + torch.randint(1, cells**2, (n,), generator=rng)) % cells**2
+        root = start if rooted_at_start else torch.randint(0, cells**2, (n,), generator=rng)
+        start, end, root = (carving.cell_positions(index, cells) for index in (start, end, root))
+        return carving.depth_first(root, cells, rng), start, end
+
+
+def is_open(x: Tensor) -> Tensor:
+    """The pixels that are no wall: (batch, 3, side, side) -> (batch, side, side) bool."""
+    return x.amax(1) > 0.5
+
+
+def _walls(lattice: Tensor) -> Tensor:
+    """Gaps between two neighbouring cells that are closed: (batch, h, w) bool."""
+    rows = torch.arange(lattice.shape[1])[:, None]
+    columns = torch.arange(lattice.shape[2])
+    inner = (rows > 0) & (rows < rows[-1]) & (columns > 0) & (columns < columns[-1])
+    return ~lattice & inner & ((rows + columns) % 2 == 1)
+
+
+def _drawn(lattice: Tensor, path: Tensor, start: Tensor, end: Tensor, cells: int) -> Batch:
+    """Lattices, (batch, h, h) bool, as images."""
+    rgb = lattice[:, None].repeat(1, 3, 1, 1).to(torch.get_default_dtype())
+    rows = torch.arange(len(lattice))
+    rgb.flatten(2)[rows, :, carving.lattice_positions(start, cells)] = torch.tensor(GREEN)
+    rgb.flatten(2)[rows, :, carving.lattice_positions(end, cells)] = torch.tensor(RED)
+    return Batch(_pixels(rgb), _pixels(path.long()), 2 * cells - 1)
+
+
+def _pixels(lattice: Tensor) -> Tensor:
+    """Every lattice point 2 x 2 pixels, and a border of one."""
+    return pad(lattice.repeat_interleave(2, -1).repeat_interleave(2, -2), (1, 1, 1, 1))
