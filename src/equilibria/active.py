@@ -12,7 +12,7 @@ from torch import Tensor
 
 from equilibria.cycles import Window
 from equilibria.rows import take
-from equilibria.solution import Solution, Status, Step
+from equilibria.solution import Solution, Step
 
 # Rows that are done stay in the batch as ballast until they are this share of it: gathering the others
 # costs about as much as a solver's step, so it has to pay for itself.
@@ -109,11 +109,11 @@ class ActiveSet:
             return None
         return (~(self.residual > tol)).nonzero()[:, 0]
 
-    def lost(self) -> Tensor:
-        """(rows,) bool: f(z) is no longer finite, or so large that its norm overflows."""
-        return ~torch.linalg.vector_norm(self.fz.detach(), dim=1).isfinite()
+    def unbounded(self, z: Tensor) -> Tensor:
+        """Which flat states, (k, n), are not finite in their own precision, or too large for a norm: (k,) bool."""
+        return ~torch.linalg.vector_norm(z.detach().to(self.dtype).to(z.dtype), dim=1).isfinite()
 
-    def retire(self, done: Tensor, *, z: Tensor, status: Tensor, period: Tensor, steps: int) -> None:
+    def retire(self, done: Tensor, *, z: Tensor, status: Tensor | int, period: Tensor | int, steps: int) -> None:
         """Write the answers of rows `done`, which are ballast from now on."""
         if self._answer is None:
             self._answer = self._blank()
@@ -121,7 +121,7 @@ class ActiveSet:
         places = self.rows[done]
         answer.z[places] = self.state(z)
         answer.residual[places] = self.residual[done]
-        answer.status[places] = self._judged(z, status)
+        answer.status[places] = status
         answer.period[places] = period
         answer.steps[places] = steps
         self.running[done] = False
@@ -151,7 +151,6 @@ class ActiveSet:
         """The answers of all, `status` and `period` (rows,) being those of the rows still running."""
         if self._answer is None:
             taken = torch.full_like(self.rows, steps)
-            status = self._judged(self.z, status)
             answer = Solution(self.state(self.z), self._trace, self.residual, status, taken, period)
         else:
             left = self.running.nonzero()[:, 0]
@@ -165,11 +164,6 @@ class ActiveSet:
         residuals = self._trace if self._traced == len(self._trace) else self._trace[: self._traced].clone()
         after = torch.arange(self._traced, device=residuals.device)[:, None] >= answer.steps
         return residuals.masked_fill_(after, math.nan)
-
-    def _judged(self, z: Tensor, status: Tensor) -> Tensor:
-        """A state that is not finite in its own precision has diverged, whatever its residual was."""
-        size = torch.linalg.vector_norm(z.detach().to(self.dtype).to(z.dtype), dim=1)
-        return torch.where(size.isfinite(), status, Status.DIVERGED)
 
     def _blank(self) -> Solution:
         whole = torch.zeros_like(self.rows)

@@ -127,12 +127,13 @@ def _retire_settled(active: ActiveSet, budget: Budget, step: int) -> None:
     done = active.settled(budget.tol)
     if done is None:
         return
-    diverged = active.lost()[done]
-    met = active.residual[done] <= budget.tol  # neither: a start that was not finite, and f has mended it
-    done, diverged = done[met | diverged], diverged[met | diverged]
-    z = torch.where(diverged[:, None], active.fz[done], active.z[done])
-    status = torch.where(diverged, Status.DIVERGED, Status.CONVERGED)
-    active.retire(done, z=z, status=status, period=(~diverged).long(), steps=step)
+    lost = active.unbounded(active.fz[done])
+    if bool(lost.any()):
+        diverged = done[lost]
+        active.retire(diverged, z=active.fz[diverged], status=Status.DIVERGED, period=0, steps=step)
+    # A NaN that is not lost comes from a start that was not finite, and that f has mended.
+    met = done[~lost & (active.residual[done] <= budget.tol)]
+    active.retire(met, z=active.z[met], status=Status.CONVERGED, period=1, steps=step)
     active.compact()
 
 
@@ -154,7 +155,7 @@ def _verdict(active: ActiveSet, budget: Budget) -> tuple[Tensor, Tensor]:
         still = torch.zeros_like(active.running)
     status = torch.where(period > 0, Status.CYCLING, Status.EXHAUSTED)
     status = torch.where(still, Status.CONVERGED, status)
-    status = torch.where(active.lost(), Status.DIVERGED, status)
+    status = torch.where(active.unbounded(active.fz) | active.unbounded(active.z), Status.DIVERGED, status)
     return status, torch.where(still, 1, period)
 
 

@@ -63,8 +63,8 @@ class Anderson(Solver):
         m = min(taken, size)
         pair = g[:, newest : now + 1 : now - newest]  # (batch, 2, n): the newest difference and g, not copied
         dots = torch.bmm(pair, g[:, :m].mT)  # (batch, 2, m)
-        row = dots[:, 0].clone()
-        row[:, newest] = above_rounding(row[:, newest] * (1 + max(self.ridge, torch.finfo(z.dtype).eps)), fz)
+        row, size_of_newest = dots[:, 0], dots[:, 0, newest]
+        size_of_newest.copy_(above_rounding(size_of_newest * (1 + max(self.ridge, torch.finfo(z.dtype).eps)), fz))
         gram = put(put(gram, newest, row, in_place=in_place).mT, newest, row, in_place=in_place)
         gamma = torch.linalg.solve_ex(gram[:, :m, :m], dots[:, 1, :, None])[0].nan_to_num(0, 0, 0)  # (batch, m, 1)
         z = p - torch.bmm(gamma.mT, dp[:, :m])[:, 0]

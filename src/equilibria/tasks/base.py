@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,10 +19,16 @@ class Batch(NamedTuple):
 class Task(ABC):
     """A frozen dataclass. Difficulties are ordered: a later one asks for more thinking."""
 
+    layout: ClassVar[Literal["sequence", "image", "vector", "graph"]]  # of the input; says which nets can take it
     difficulties: ClassVar[str]  # what the number means
     higher_is_better: ClassVar[bool]
     train_difficulties: Sequence[Any]
     test_difficulties: Sequence[Any]
+
+    @property
+    @abstractmethod
+    def features(self) -> tuple[int, int]:
+        """How many numbers go in and come out: per place of a sequence or an image, per edge, or in all."""
 
     @abstractmethod
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:

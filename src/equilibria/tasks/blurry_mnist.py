@@ -27,6 +27,7 @@ class BlurryMNIST(Task):
 
     split: Literal["train", "test"] = "train"
     folder: Path | None = None
+    layout = "vector"
     difficulties = "the standard deviation of the blur, in pixels"
     higher_is_better = True
     train_difficulties: Sequence[float] = (2.0, 2.5, 3.0, 3.5)
@@ -35,6 +36,10 @@ class BlurryMNIST(Task):
     def __post_init__(self) -> None:
         if self.split not in ("train", "test"):
             raise ValueError(f"split must be 'train' or 'test', got {self.split!r}")
+
+    @property
+    def features(self) -> tuple[int, int]:
+        return 784, 10
 
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
         """`n` different digits; more than there are is an error."""

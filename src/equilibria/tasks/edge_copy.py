@@ -17,10 +17,15 @@ class EdgeCopy(Task):
     The target is the same (Du et al. 2022; Appendix J). Sizes are mixed between batches, not within one.
     """
 
+    layout = "graph"
     difficulties = "the number of nodes"
     higher_is_better = False
     train_difficulties: Sequence[int] = tuple(range(2, 11))
     test_difficulties: Sequence[int] = (10, 15, 30)
+
+    @property
+    def features(self) -> tuple[int, int]:
+        return 1, 1
 
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
         self.check(n, difficulty)

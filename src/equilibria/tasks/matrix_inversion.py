@@ -15,17 +15,22 @@ SAMPLES_FOR_THE_CONSTANT = 20_000
 
 @dataclass(frozen=True)
 class MatrixInversion(Task):
-    """A = 2 R R^T + c I with R uniform in (-1, 1); the target is A^-1. Both (batch, side, side).
+    """A = 2 R R^T + c I with R uniform in (-1, 1); the target is A^-1. Both (batch, side, side), predictions flat.
 
     The smaller c, the worse the condition: 0.5 in training, 0.1 for "harder" (Du et al. 2022; Appendix I).
     The main text says 10 x 10, the appendix and the sources 20 x 20, which is used here.
     """
 
     side: int = 20
+    layout = "vector"
     difficulties = "c, the multiple of the identity that is added: smaller is harder"
     higher_is_better = False
     train_difficulties: Sequence[float] = (0.5,)
     test_difficulties: Sequence[float] = (0.5, 0.1)
+
+    @property
+    def features(self) -> tuple[int, int]:
+        return self.side**2, self.side**2
 
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
         self.check(n, difficulty)
@@ -40,15 +45,15 @@ class MatrixInversion(Task):
 
     def score(self, prediction: Tensor, batch: Batch) -> Tensor:
         """The mean squared error per element."""
-        return (prediction - batch.y).square().flatten(1).mean(1)
+        return (prediction - batch.y.flatten(1)).square().mean(1)
 
     def perfect(self, batch: Batch) -> Tensor:
-        return batch.y
+        return batch.y.flatten(1)
 
     def constant(self, batch: Batch) -> Tensor:
         """The mean inverse, which by symmetry is a multiple of the identity."""
         diagonal = _mean_diagonal(self.side, batch.difficulty)
-        return (diagonal * torch.eye(self.side)).expand(len(batch.x), -1, -1)
+        return (diagonal * torch.eye(self.side)).flatten().expand(len(batch.x), -1)
 
     def refuses(self, difficulty: Any) -> str:
         return "" if difficulty > 0 else "the matrix must be positive definite"

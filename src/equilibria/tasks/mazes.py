@@ -32,6 +32,7 @@ class Mazes(Task):
 
     family: Family = "depth_first"
     loops: float = 0.1
+    layout = "image"
     difficulties = "the size, an odd number: 9, 13, 25, ..."
     higher_is_better = True
     train_difficulties: Sequence[int] = (9,)
@@ -42,6 +43,10 @@ class Mazes(Task):
             raise ValueError(f"unknown family {self.family!r}; use one of {', '.join(FAMILIES)}")
         if not 0 < self.loops <= 1:
             raise ValueError(f"loops must be in (0, 1], got {self.loops!r}; it is the share of walls that are opened")
+
+    @property
+    def features(self) -> tuple[int, int]:
+        return 3, 2
 
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
         self.check(n, difficulty)

@@ -18,10 +18,15 @@ class PrefixSum(Task):
     A prediction has logits for 0 and 1: (batch, 2, length). Paper, Section 3 and Appendix B.
     """
 
+    layout = "sequence"
     difficulties = "the number of bits"
     higher_is_better = True
     train_difficulties: Sequence[int] = (32,)
     test_difficulties: Sequence[int] = (16, 32, 64, 128, 256, 512)
+
+    @property
+    def features(self) -> tuple[int, int]:
+        return 1, 2
 
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
         self.check(n, difficulty)

@@ -1,0 +1,18 @@
+"""Descriptions of nets that build themselves for a task. To add one: a file with a `Net`, and a line here."""
+
+from equilibria.nets.base import Net, count_parameters
+from equilibria.nets.conv import ConvNet
+from equilibria.nets.deep_thinking import DeepThinking
+from equilibria.nets.dense import DenseNet
+from equilibria.nets.feedforward import Feedforward
+from equilibria.nets.graph import GraphNet
+
+NETS: dict[str, type[Net]] = {
+    "conv": ConvNet,
+    "dense": DenseNet,
+    "graph": GraphNet,
+    "feedforward": Feedforward,
+    "deep_thinking": DeepThinking,
+}
+
+__all__ = ["NETS", "ConvNet", "DeepThinking", "DenseNet", "Feedforward", "GraphNet", "Net", "count_parameters"]

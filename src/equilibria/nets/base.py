@@ -1,0 +1,35 @@
+"""What a net is before it exists: a frozen description that builds itself for a task."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from equilibria.model import EquilibriumModel
+from equilibria.tasks import Task
+
+
+class Net(ABC):
+    """A frozen dataclass; `build` makes an `EquilibriumModel` that fits a task."""
+
+    layouts: ClassVar[tuple[str, ...]]  # of the tasks that it can take
+
+    def build(self, task: Task, *, seed: int = 0) -> EquilibriumModel:
+        """The untrained model, the same for the same seed; the global generator is left as it was."""
+        if task.layout not in self.layouts:
+            raise ValueError(
+                f"{type(self).__name__} takes a {' or '.join(self.layouts)}, and {type(task).__name__} gives a "
+                f"{task.layout}; choose a net for that"
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self._build(task)
+
+    @abstractmethod
+    def _build(self, task: Task) -> EquilibriumModel: ...
+
+
+def count_parameters(model: nn.Module) -> int:
+    """How many numbers training can change."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

@@ -1,0 +1,53 @@
+"""Deep-thinking nets (Schwarzschild et al. 2021), with recall (Bansal et al. 2022)."""
+
+from dataclasses import dataclass
+
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from equilibria.model import EquilibriumModel
+from equilibria.nets.base import Net
+from equilibria.nets.cells import BlockCell, ResidualBlock
+from equilibria.nets.conv import Layers
+from equilibria.tasks import Task
+
+
+@dataclass(frozen=True)
+class DeepThinking(Net):
+    """The state begins as a projection of the input; with `recall` the cell sees the raw input at every step.
+
+    No normalisation and no biases, two residual blocks, three convolutions in the head. Its progressive
+    training is an extra of training, not of the net.
+    """
+
+    width: int = 128
+    blocks: int = 2
+    recall: bool = True
+    weight_norm: bool = False
+    layouts = ("sequence", "image")
+
+    def __post_init__(self) -> None:
+        for name in ("width", "blocks"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)!r}")
+
+    def _build(self, task: Task) -> EquilibriumModel:
+        layers = Layers.of(task)
+        inputs, outputs = task.features
+
+        def conv(inputs: int, outputs: int) -> nn.Module:
+            made = layers.conv(inputs, outputs, 3, padding=1, bias=False)
+            return weight_norm(made) if self.weight_norm else made
+
+        def block() -> nn.Module:
+            return ResidualBlock(
+                conv(self.width, self.width), conv(self.width, self.width), nn.Identity(), nn.Identity()
+            )
+
+        entry = conv(self.width + inputs, self.width) if self.recall else None
+        return EquilibriumModel(
+            encoder=nn.Identity(),
+            cell=BlockCell(entry, nn.Sequential(*(block() for _ in range(self.blocks)))),
+            readout=layers.readout(self.width, outputs, 3, 1),
+            init=nn.Sequential(layers.conv(inputs, self.width, 3, padding=1, bias=False), nn.ReLU()),
+        )

@@ -1,0 +1,64 @@
+"""Fully connected cells for vectors."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from equilibria.model import EquilibriumModel
+from equilibria.nets.base import Net
+from equilibria.nets.cells import AdditiveCell
+from equilibria.tasks import Task
+
+
+@dataclass(frozen=True)
+class DenseNet(Net):
+    """A linear map in, a fully connected cell, a linear map out; inputs of any shape are flattened.
+
+    The "plain" cell is N(relu(W z + u)), the "residual" one `AdditiveCell`, the paper's for matrix inversion
+    at width 512.
+    """
+
+    width: int = 512
+    cell: Literal["plain", "residual"] = "residual"
+    norm: Literal["none", "layer"] = "layer"
+    weight_norm: bool = False
+    layouts = ("vector",)
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"width must be >= 1, got {self.width!r}")
+        for name, allowed in (("cell", ("plain", "residual")), ("norm", ("none", "layer"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}; use one of {', '.join(allowed)}")
+
+    def _build(self, task: Task) -> EquilibriumModel:
+        inputs, outputs = task.features
+
+        def linear() -> nn.Module:
+            made = nn.Linear(self.width, self.width)
+            return weight_norm(made) if self.weight_norm else made
+
+        def norm() -> nn.Module:
+            return nn.LayerNorm(self.width) if self.norm == "layer" else nn.Identity()
+
+        cell = (
+            PlainCell(linear(), norm())
+            if self.cell == "plain"
+            else AdditiveCell(linear(), linear(), norm(), norm(), norm())
+        )
+        encoder = nn.Sequential(nn.Flatten(), nn.Linear(inputs, self.width))
+        return EquilibriumModel(encoder, cell, nn.Linear(self.width, outputs))
+
+
+class PlainCell(nn.Module):
+    """z' = N(relu(W z + u))."""
+
+    def __init__(self, linear: nn.Module, norm: nn.Module) -> None:
+        super().__init__()
+        self.linear, self.norm = linear, norm
+
+    def forward(self, z: Tensor, u: Tensor) -> Tensor:
+        return self.norm(torch.relu(self.linear(z) + u))

@@ -1,0 +1,47 @@
+"""The baseline without weight tying: as many different cells as layers."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from equilibria.model import EquilibriumModel
+from equilibria.nets.base import Net
+from equilibria.nets.conv import ConvNet, Layers
+from equilibria.solution import Budget
+from equilibria.tasks import Task
+
+
+@dataclass(frozen=True)
+class Feedforward(Net):
+    """`depth` cells of `body`, each with weights of its own; `body.injection="none"` for one without injection.
+
+    It has the interface of an equilibrium model whose single step is the whole net: more steps run the whole
+    net again, which it was never trained for.
+    """
+
+    body: ConvNet = field(default_factory=ConvNet)
+    depth: int = 32
+    layouts = ("sequence", "image")
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise ValueError(f"depth must be >= 1, got {self.depth!r}; it is the number of layers")
+
+    def _build(self, task: Task) -> EquilibriumModel:
+        model = self.body._build(task)
+        model.cell = Stack([self.body.cell(Layers.of(task)) for _ in range(self.depth)])
+        model.budget = Budget(1)
+        return model
+
+
+class Stack(nn.Module):
+    """Cells one after the other, all of which see the injection."""
+
+    def __init__(self, cells: list[nn.Module]) -> None:
+        super().__init__()
+        self.cells = nn.ModuleList(cells)
+
+    def forward(self, z: Tensor, u: Tensor) -> Tensor:
+        for cell in self.cells:
+            z = cell(z, u)
+        return z

@@ -1,0 +1,41 @@
+"""Normalisation inside a cell: every kind acts on each sample by itself."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+Norm = Literal["none", "group", "channel", "layer"]
+
+
+class ChannelNorm(nn.Module):
+    """Layer norm over the channels of each position, (batch, channels, ...).
+
+    Group norm takes its statistics over the whole image, so what it does depends on the image's size; this
+    one does not.
+    """
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+        self.eps = eps
+
+    def forward(self, z: Tensor) -> Tensor:
+        shape = (-1, *(1 for _ in z.shape[2:]))
+        centred = z - z.mean(1, keepdim=True)
+        scale = torch.rsqrt(centred.square().mean(1, keepdim=True) + self.eps)
+        return torch.addcmul(self.bias.view(shape), centred * scale, self.weight.view(shape))
+
+
+def norm_layer(kind: Norm, channels: int, groups: int = 8) -> nn.Module:
+    """For states (batch, channels, ...). `layer` is group norm with one group: over the whole state."""
+    if kind == "none":
+        return nn.Identity()
+    if kind == "channel":
+        return ChannelNorm(channels)
+    if kind in ("group", "layer"):
+        groups = groups if kind == "group" else 1
+        if channels % groups:
+            raise ValueError(f"width {channels} cannot be split into {groups} groups; choose a multiple of {groups}")
+        return nn.GroupNorm(groups, channels)
+    raise ValueError(f"unknown norm {kind!r}; use one of {', '.join(get_args(Norm))}")
