@@ -54,10 +54,13 @@ class Broyden(Solver):
         inverse = put(inverse, k - 1, row, in_place=in_place)
         c = torch.bmm(dots[:, 1:], inverse[:, :k, :k].mT)  # (batch, 1, k)
         rest = 1 - c[:, :, -1:]  # (batch, 1, 1)
-        # A vanishing denominator asks for an endless step: such a row takes the plain step instead.
-        unusable = ~(rest.abs() > torch.finfo(z.dtype).eps ** 0.5)  # true for NaN too
-        weights = torch.cat((c.masked_fill(unusable, 0)[:, :, :-1], torch.ones_like(rest)), 2)
-        step = torch.bmm(weights / rest.masked_fill(unusable, 1), s[:, 1 : k + 1])[:, 0]  # (batch, n)
+        c[:, :, -1].fill_(1)  # from here on the weights of s_1 ... s_{k-1} and g
+        usable = rest.abs() > torch.finfo(z.dtype).eps ** 0.5  # false for NaN too
+        if not bool(usable.all()):
+            # A vanishing denominator asks for an endless step: such a row takes the plain step instead.
+            c = torch.where(usable, c, torch.eye(k, dtype=c.dtype, device=c.device)[-1])
+            rest = torch.where(usable, rest, 1)
+        step = torch.bmm(c / rest, s[:, 1 : k + 1])[:, 0]  # (batch, n)
         return z + step, _Memory(k + 1, put(s, k, step, in_place=in_place), inverse)
 
     def _last_row(self, inverse: Tensor, dots: Tensor, fz: Tensor) -> Tensor:
