@@ -1,0 +1,59 @@
+"""Mazes per second, against maze-dataset 1.4.2, in one process on one thread.
+
+    pip install -c constraints.txt '.[bench-data]'
+    python benchmarks/data.py [--json FILE]
+
+Both carve depth-first mazes, choose two cells, find the path and draw the picture; theirs one at a time,
+as it is made to be used, ours a batch at a time.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from harness import median_ratio
+from maze_dataset import SolvedMaze
+from maze_dataset.generation import LatticeMazeGenerators
+
+from equilibria.tasks import Mazes
+
+TARGET = 50.0
+
+
+def theirs(size: int, count: int) -> Callable[[], object]:
+    cells = (size + 1) // 2
+
+    def run() -> None:
+        for _ in range(count):
+            maze = LatticeMazeGenerators.gen_dfs((cells, cells))
+            SolvedMaze.from_lattice_maze(maze, maze.generate_random_path(endpoints_not_equal=True)).as_pixels()
+
+    return run
+
+
+def ours(size: int, count: int) -> Callable[[], object]:
+    rng = torch.Generator().manual_seed(0)
+    return lambda: Mazes().sample(count, size, rng)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", help="also write the lines as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    lines = []
+    for size, few, many in ((9, 100, 5000), (59, 4, 1000)):
+        ratio = median_ratio(theirs(size, few), ours(size, many), rounds=5) * many / few
+        lines.append({"what": f"mazes per second, {size}x{size}: times faster", "value": ratio, "target": TARGET})
+        print(
+            f"{lines[-1]['what']:<50} {ratio:8.1f}  >= {TARGET:.0f}  {'met' if ratio >= TARGET else 'NOT MET'}",
+            flush=True,
+        )
+    if options.json:
+        Path(options.json).write_text(json.dumps({"torch": torch.__version__, "lines": lines}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
