@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 from harness import median_ratio
-from maze_dataset import SolvedMaze
-from maze_dataset.generation import LatticeMazeGenerators
+from maze_dataset import SolvedMaze  # pyright: ignore[reportMissingImports]
+from maze_dataset.generation import LatticeMazeGenerators  # pyright: ignore[reportMissingImports]
 
 from equilibria.tasks import Mazes
 

@@ -152,10 +152,10 @@ def test_recall_shows_the_raw_input_at_every_step():
     [
         (lambda: ConvNet(width=0), "width must be >= 1, got 0"),
         (lambda: ConvNet(width=12), "width 12 cannot be split into 8 groups"),
-        (lambda: ConvNet(norm="batch"), "unknown norm 'batch'; use one of none, group"),
-        (lambda: ConvNet(injection="gate"), "unknown injection 'gate'; use one of none, add, concat"),
-        (lambda: DenseNet(cell="lstm"), "unknown cell 'lstm'; use one of plain, residual"),
-        (lambda: GraphNet(aggregate="max"), "unknown aggregate 'max'"),
+        (lambda: ConvNet(norm="batch"), "unknown norm 'batch'; use one of none, group"),  # pyright: ignore[reportArgumentType]
+        (lambda: ConvNet(injection="gate"), "unknown injection 'gate'; use one of none, add, concat"),  # pyright: ignore[reportArgumentType]
+        (lambda: DenseNet(cell="lstm"), "unknown cell 'lstm'; use one of plain, residual"),  # pyright: ignore[reportArgumentType]
+        (lambda: GraphNet(aggregate="max"), "unknown aggregate 'max'"),  # pyright: ignore[reportArgumentType]
         (lambda: Feedforward(depth=0), "depth must be >= 1"),
         (lambda: ConvNet().build(GRAPH), "ConvNet takes a sequence or image, and EdgeCopy gives a graph"),
     ],
