@@ -225,8 +225,8 @@ def test_status_and_steps_tell_what_was_done():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Backprop(last=0), "last must be >= 1"),
-        (lambda: Phantom(steps=0), "steps must be >= 1"),
+        (lambda: Backprop(last=0), "last must be a whole number >= 1"),
+        (lambda: Phantom(steps=0), "steps must be a whole number >= 1"),
         (lambda: Phantom(damping=1.0), r"damping must be in \[0, 1\)"),
         (lambda: Implicit(scale=0.0), r"scale must be in \(0, 1\]"),
     ],
@@ -234,3 +234,10 @@ def test_status_and_steps_tell_what_was_done():
 def test_impossible_options_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_a_solver_by_name_is_refused_before_the_backward_pass():
+    with pytest.raises(TypeError, match=r"got 'anderson'; use one of Anderson\(\)"):
+        Implicit(solver="anderson")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="got 20; for example Budget"):
+        Implicit(budget=20)  # pyright: ignore[reportArgumentType]

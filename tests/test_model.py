@@ -195,3 +195,10 @@ def test_threads_do_not_take_each_others_weights():
     finally:
         stop.set()
         thread.join()
+
+
+def test_wrong_parts_are_refused_when_the_model_is_made():
+    with pytest.raises(TypeError, match=r"got 'implicit'; use one of Backprop\(\), Implicit\(\), Phantom\(\)"):
+        model(gradient="implicit")
+    with pytest.raises(TypeError, match="got 3; for example Budget"):
+        model(budget=3)

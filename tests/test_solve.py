@@ -353,6 +353,12 @@ class TestMisuse:
         with pytest.raises(ValueError, match=r"\(1, 1\) into \(2, 1\).*as injection"):
             solve(lambda z: rate * z + 1, column(0.0, 0.0), solver=PLAIN, budget=Budget(400, 1e-9))
 
+    def test_a_cell_that_closes_over_many_samples(self):
+        rate = torch.linspace(0.1, 0.9, 9, dtype=torch.float64)[:, None]
+        with pytest.raises(RuntimeError) as caught:
+            solve(lambda z: rate * z + 1, torch.zeros_like(rate), solver=PLAIN, budget=Budget(400, 1e-9))
+        assert "pass what differs between samples as injection" in caught.value.__notes__[0]
+
     def test_a_cell_that_works_in_place(self):
         with pytest.raises(ValueError, match=r"f wrote into its state.*return a new tensor"):
             solve(lambda z: z.mul_(0.5).add_(1), column(0.0), solver=PLAIN, budget=Budget(9, 1e-6))
@@ -362,9 +368,9 @@ class TestMisuse:
         with pytest.raises(ValueError, match="a tensor that it returned before"):
             solve(lambda z: torch.add(1, z, alpha=0.5, out=buffer), column(0.0), solver=PLAIN, budget=Budget(9, 1e-6))
 
-    @pytest.mark.parametrize("keep", [[1.5], ["3"]])
+    @pytest.mark.parametrize("keep", [[1.5], ["3"], 7])
     def test_steps_to_keep_that_are_no_numbers(self, keep):
-        with pytest.raises(TypeError, match="integer"):
+        with pytest.raises(TypeError, match=r"integer|keep must list steps"):
             solve(flip, column(0.0), solver=PLAIN, budget=Budget(5), keep=keep)
 
     def test_a_solver_by_name(self):

@@ -17,6 +17,7 @@ from equilibria.solution import Solution, Step
 # Rows that are done stay in the batch as ballast until they are this share of it: gathering the others
 # costs about as much as a solver's step, so it has to pay for itself.
 BALLAST = 1 / 8
+CLOSED_OVER = "rows that are done leave the batch, so pass what differs between samples as injection"
 
 
 class ActiveSet:
@@ -55,7 +56,12 @@ class ActiveSet:
         if self.dtype != self.z.dtype:
             self.z = z.reshape(self.z.shape).to(self.z.dtype)  # the state that f sees is the one that is measured
         version = z._version if check and not z.is_inference() else None
-        fz = f(z, *self.injection)
+        try:
+            fz = f(z, *self.injection)
+        except RuntimeError as error:
+            if self._answer is not None:
+                error.add_note(f"Only {len(z)} rows are left in the batch: {CLOSED_OVER}.")
+            raise
         if check or self._answer is not None:
             self._check_image(z, fz)
         if version is not None and z._version != version:
@@ -79,7 +85,7 @@ class ActiveSet:
             remedy = (
                 "it must keep the shape (check padding, stride and width of the cell, or the shape of z0)"
                 if self._answer is None
-                else "rows that are done leave the batch, so pass what differs between samples as injection"
+                else CLOSED_OVER
             )
             raise ValueError(f"f turned a state of shape {tuple(z.shape)} into {tuple(fz.shape)}; {remedy}")
         if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from equilibria.gradients import Backprop, Gradient
 from equilibria.solution import Budget, Keep, Solution, Step
-from equilibria.solve import Solver, solve
+from equilibria.solve import Solver, check_solver_and_budget, solve
 from equilibria.solvers import Picard
 from equilibria.weights import computed_once
 
@@ -33,7 +33,7 @@ class EquilibriumModel(nn.Module):
         cell: `cell(z, *injection)` returns the next state. No sample may see another: no batch norm.
         readout: turns a state into a prediction.
         init: `init(*injection)` returns the first state.
-        solver, gradient, budget: what calls use that do not say otherwise.
+        solver, gradient, budget: what calls use that do not say otherwise: 32 plain steps, backpropagated.
 
     Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call.
     """
@@ -50,6 +50,10 @@ class EquilibriumModel(nn.Module):
         budget: Budget = Budget(32),
     ) -> None:
         super().__init__()
+        check_solver_and_budget(solver, budget)
+        if not isinstance(gradient, Gradient):
+            known = ", ".join(sorted(f"{kind.__name__}()" for kind in Gradient.__subclasses__()))
+            raise TypeError(f"gradient must be a Gradient object, got {gradient!r}; use one of {known}")
         self.encoder, self.cell, self.readout, self.init = encoder, cell, readout, init
         self.solver, self.gradient, self.budget = solver, gradient, budget
         for name, module in self.named_modules():

@@ -11,12 +11,25 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 
+def require_whole(name: str, value: Any, *, least: int, why: str) -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}; {why}")
+
+
+def require_share(name: str, value: Any, allowed: str, why: str) -> None:
+    """Raise unless `value` is a number in `allowed`, "[0, 1)" or "(0, 1]"."""
+    inside = isinstance(value, (int, float)) and (0 <= value < 1 if allowed == "[0, 1)" else 0 < value <= 1)
+    if not inside:
+        raise ValueError(f"{name} must be in {allowed}, got {value!r}; {why}")
+
+
 @dataclass(frozen=True)
 class Budget:
     """How long a solve may take: at most `steps` cell evaluations per sample.
 
-    A sample stops when its relative residual is at most `tol`. With `tol=0` nothing ever stops early.
-    `halt_on_cycle` lets samples leave that recur without converging, which no tolerance would stop.
+    A sample stops when its relative residual is at most `tol`; at `tol=0` none does. `halt_on_cycle` lets
+    samples leave that recur without converging, which no tolerance would stop.
     """
 
     steps: int
@@ -24,9 +37,8 @@ class Budget:
     halt_on_cycle: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not hasattr(self.steps, "__index__") or self.steps < 1:
-            raise ValueError(f"steps must be a whole number >= 1, got {self.steps!r}; one step is one evaluation of f")
-        if not 0 <= self.tol < math.inf:
+        require_whole("steps", self.steps, least=1, why="one step is one evaluation of f")
+        if not isinstance(self.tol, (int, float)) or not 0 <= self.tol < math.inf:
             raise ValueError(f"tol must be >= 0 and finite, got {self.tol!r}; use tol=0 to run every step")
 
     @property
@@ -74,7 +86,8 @@ class Solution:
 
     `residuals[t]` is the relative residual |f(z) - z| / |f(z)| of the state that entered step t, NaN
     once a sample has stopped. A CONVERGED sample returns exactly the state whose residual met the
-    tolerance; any other returns the last state proposed.
+    tolerance; any other returns the last state proposed, one step after the one that was measured. (A
+    `Gradient` that evaluates f again to record it, as `Implicit` and `Phantom` do, returns what that gave.)
     """
 
     z: Tensor  # (batch, *state) the last iterate, never a "best so far"

@@ -69,7 +69,8 @@ def solve(
     injection = injection if isinstance(injection, tuple) else (injection,)
     previous = z0 if isinstance(z0, Solution) else None
     z0 = z0.z if isinstance(z0, Solution) else z0
-    _check(solver, budget, z0, injection)
+    check_solver_and_budget(solver, budget)
+    _check(f, z0, injection)
     kept = _Kept(keep, budget.steps)
     stops = budget.may_stop_early
     measures = trace or stops or callback is not None
@@ -194,7 +195,9 @@ class _Kept:
     """Collects what `keep` asks for."""
 
     def __init__(self, keep: Keep | Iterable[int] | None, steps: int) -> None:
-        at, self._of = keep if isinstance(keep, Keep) else (keep or (), None)
+        at, self._of = keep if isinstance(keep, Keep) else (() if keep is None else keep, None)
+        if not isinstance(at, Iterable):
+            raise TypeError(f"keep must list steps, got {at!r}; for example keep=[{at}]")
         self.at = {operator.index(step) for step in at}
         wrong = sorted(step for step in self.at if not 0 <= step <= steps)
         if wrong:
@@ -213,12 +216,18 @@ class _Kept:
         return dict(sorted(self._kept.items()))
 
 
-def _check(solver: Solver, budget: Budget, z0: Tensor, injection: tuple) -> None:
+def check_solver_and_budget(solver: Solver, budget: Budget) -> None:
+    """Raise unless these are what they should be."""
     if not isinstance(solver, Solver):
         known = ", ".join(sorted(f"{kind.__name__}()" for kind in Solver.__subclasses__()))
         raise TypeError(f"solver must be a Solver object, got {solver!r}; use one of {known}")
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget, got {budget!r}; for example Budget(steps=100, tol=1e-5)")
+
+
+def _check(f: Any, z0: Any, injection: tuple) -> None:
+    if not callable(f):
+        raise TypeError(f"f must be a function or module f(z, *injection), got {f!r}")
     if not isinstance(z0, Tensor) or z0.ndim == 0 or not z0.is_floating_point():
         raise TypeError(f"z0 must be a floating-point tensor (batch, *state), got {_described(z0)}")
     for tensor in leaves(injection):
@@ -230,4 +239,4 @@ def _check(solver: Solver, budget: Budget, z0: Tensor, injection: tuple) -> None
 
 
 def _described(thing: Any) -> str:
-    return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else repr(thing)
+    return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else f"a {type(thing).__name__}"

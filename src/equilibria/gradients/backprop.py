@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.gradients.base import Gradient
-from equilibria.solution import Budget, Solution, Status
+from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver, solve
 
 
@@ -24,8 +24,8 @@ class Backprop(Gradient):
     last: int | None = None
 
     def __post_init__(self) -> None:
-        if self.last is not None and self.last < 1:
-            raise ValueError(f"last must be >= 1, got {self.last!r}; leave it out to differentiate every step")
+        if self.last is not None:
+            require_whole("last", self.last, least=1, why="leave it out to differentiate every step")
 
     def solve(
         self,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from equilibria.gradients.base import Gradient
-from equilibria.solution import Budget, Solution
-from equilibria.solve import Solver, solve
+from equilibria.solution import Budget, Solution, require_share
+from equilibria.solve import Solver, check_solver_and_budget, solve
 from equilibria.solvers.anderson import Anderson
 
 
@@ -20,6 +20,7 @@ class Implicit(Gradient):
         w = y + scale J^T w,        J = df/dz at z*,
 
     found by any solver, then passed to the parameters and the injection through one evaluation of f.
+    The state returned is that evaluation, f(z*), so a sample uses one evaluation more than the budget's.
     Memory does not grow with the forward budget. z* does not depend on z0, so z0 gets no gradient. A
     `scale` below 1 shrinks J and makes the adjoint easier (the paper: 0.8). Every backward pass appends
     its solve to `Solution.adjoints`. Differentiating twice is refused.
@@ -30,8 +31,8 @@ class Implicit(Gradient):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.scale <= 1:
-            raise ValueError(f"scale must be in (0, 1], got {self.scale!r}; 1 is the exact theorem")
+        check_solver_and_budget(self.solver, self.budget)
+        require_share("scale", self.scale, "(0, 1]", "1 is the exact theorem")
 
     def solve(
         self,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.gradients.base import Gradient
-from equilibria.solution import Budget, Solution
+from equilibria.solution import Budget, Solution, require_share, require_whole
 from equilibria.solve import Solver, solve
 from equilibria.solvers.picard import Picard
 
@@ -26,10 +26,8 @@ class Phantom(Gradient):
     damping: float = 0.75
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"steps must be >= 1, got {self.steps!r}; Phantom(1, 0) is the Jacobian-free gradient")
-        if not 0 <= self.damping < 1:
-            raise ValueError(f"damping must be in [0, 1), got {self.damping!r}; 0 takes plain steps")
+        require_whole("steps", self.steps, least=1, why="Phantom(1, 0) is the Jacobian-free gradient")
+        require_share("damping", self.damping, "[0, 1)", "0 takes plain steps")
 
     def solve(
         self,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from equilibria.solution import require_share, require_whole
 from equilibria.solve import Solver
 from equilibria.solvers.history import above_rounding, put, put_difference, recorded
 
@@ -37,12 +38,10 @@ class Anderson(Solver):
     mixing: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.memory < 2:
-            raise ValueError(f"memory must be >= 2, got {self.memory!r}; Picard() is the solver without memory")
-        if not self.ridge >= 0:
+        require_whole("memory", self.memory, least=2, why="Picard() is the solver without memory")
+        if not isinstance(self.ridge, (int, float)) or not self.ridge >= 0:
             raise ValueError(f"ridge must be >= 0, got {self.ridge!r}; it is relative to the size of the Gram matrix")
-        if not 0 < self.mixing <= 1:
-            raise ValueError(f"mixing must be in (0, 1], got {self.mixing!r}; 1 is the undamped method")
+        require_share("mixing", self.mixing, "(0, 1]", "1 is the undamped method")
 
     def start(self, z: Tensor) -> _Memory:
         (batch, n), m = z.shape, self.memory - 1

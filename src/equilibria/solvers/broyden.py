@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from equilibria.solution import require_whole
 from equilibria.solve import Solver
 from equilibria.solvers.history import above_rounding, put, put_difference, recorded
 
@@ -34,8 +35,7 @@ class Broyden(Solver):
     memory: int = 50
 
     def __post_init__(self) -> None:
-        if self.memory < 1:
-            raise ValueError(f"memory must be >= 1, got {self.memory!r}; Picard() is the solver without memory")
+        require_whole("memory", self.memory, least=1, why="Picard() is the solver without memory")
 
     def start(self, z: Tensor) -> _Memory:
         batch, n = z.shape

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from equilibria.solution import require_share
 from equilibria.solve import Solver
 
 
@@ -15,8 +16,7 @@ class Picard(Solver):
     damping: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.damping < 1:
-            raise ValueError(f"damping must be in [0, 1), got {self.damping!r}; 0 is the plain iteration")
+        require_share("damping", self.damping, "[0, 1)", "0 is the plain iteration")
 
     def start(self, z: Tensor) -> None:
         return None

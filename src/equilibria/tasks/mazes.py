@@ -114,14 +114,20 @@ def _walls(lattice: Tensor) -> Tensor:
 
 
 def _drawn(lattice: Tensor, path: Tensor, start: Tensor, end: Tensor, cells: int) -> Batch:
-    """Lattices, (batch, h, h) bool, as images."""
-    rgb = lattice[:, None].repeat(1, 3, 1, 1).to(torch.get_default_dtype())
-    rows = torch.arange(len(lattice))
-    rgb.flatten(2)[rows, :, carving.lattice_positions(start, cells)] = torch.tensor(GREEN)
-    rgb.flatten(2)[rows, :, carving.lattice_positions(end, cells)] = torch.tensor(RED)
-    return Batch(_pixels(rgb), _pixels(path.long()), 2 * cells - 1)
+    """Lattices and paths, (batch, h, h) bool, with the positions of start and end, as images."""
+    grey = _pixels(lattice)  # (batch, side, side)
+    x = grey[:, None].to(torch.get_default_dtype()).repeat(1, 3, 1, 1)
+    rows = torch.arange(len(x))
+    for position, colour in ((start, GREEN), (end, RED)):
+        point = carving.lattice_positions(position, cells)
+        row, column = 1 + 2 * (point // lattice.shape[1]), 1 + 2 * (point % lattice.shape[2])
+        for down, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            x[rows, :, row + down, column + right] = torch.tensor(colour, dtype=x.dtype)
+    return Batch(x, _pixels(path).long(), 2 * cells - 1)
 
 
 def _pixels(lattice: Tensor) -> Tensor:
-    """Every lattice point 2 x 2 pixels, and a border of one."""
-    return pad(lattice.repeat_interleave(2, -1).repeat_interleave(2, -2), (1, 1, 1, 1))
+    """Every lattice point 2 x 2 pixels, and a border of one: (batch, h, w) bool -> (batch, 2h + 2, 2w + 2) uint8."""
+    batch, h, w = lattice.shape
+    wide = lattice.to(torch.uint8)[:, :, None, :, None].expand(batch, h, 2, w, 2)
+    return pad(wide.reshape(batch, 2 * h, 2 * w), (1, 1, 1, 1))
