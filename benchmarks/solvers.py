@@ -24,8 +24,7 @@ from torchdeq.solver import get_solver
 
 from equilibria import Anderson, Broyden, Budget, Picard, Solver, __version__, solve
 
-# Defaults, but for Anderson as many iterates as torchdeq's default.
-OURS: dict[str, Solver] = {"plain": Picard(), "anderson": Anderson(memory=6), "broyden": Broyden()}
+OURS: dict[str, Solver] = {"plain": Picard(), "anderson": Anderson(), "broyden": Broyden()}
 THEIRS = {"plain": "fixed_point_iter", "anderson": "anderson", "broyden": "broyden"}
 RIDGES = [1e-4, 1e-6, 1e-8, 1e-10]  # the first is torchdeq's default
 
