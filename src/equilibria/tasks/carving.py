@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 LUCK = 256  # moves whose random numbers are drawn at once
+UNSEEN = -1
 
 
 def depth_first(root: Tensor, n: int, rng: torch.Generator) -> Tensor:
@@ -18,52 +19,61 @@ def depth_first(root: Tensor, n: int, rng: torch.Generator) -> Tensor:
     walkers of a batch finish together. The root is its own parent.
     """
     batch, side = len(root), n + 2
-    offsets = _offsets(side)
-    blocked = pad(torch.zeros(batch, n, n, dtype=torch.bool), (1, 1, 1, 1), value=True).flatten(1)
-    parent = torch.zeros(batch, side * side, dtype=torch.long)
-    at, rows = root[:, None], torch.arange(batch)
-    blocked[rows, root] = True
-    parent[rows, root] = root
+    offsets = torch.tensor([1, -1, side, -side])
+    # A cell without a parent has not been seen; the border has one, so nobody goes there.
+    parent = pad(torch.full((batch, n, n), UNSEEN), (1, 1, 1, 1), value=0).flatten(1)
+    at = root[:, None]  # (batch, 1)
+    parent.scatter_(1, at, at)
     moves = 2 * (n * n - 1)
     for start in range(0, moves, LUCK):
         luck = torch.rand(min(LUCK, moves - start), batch, 4, generator=rng)
         for chance in luck:  # (batch, 4)
-            neighbours = at + offsets  # (batch, 4)
-            best, way = chance.masked_fill_(blocked.gather(1, neighbours), -1.0).max(1, keepdim=True)
+            neighbours = at + offsets
+            best, way = chance.masked_fill_(parent.gather(1, neighbours) >= 0, -1.0).max(1, keepdim=True)
             stuck = best < 0  # (batch, 1)
-            back = parent.gather(1, at)
-            there = torch.where(stuck, back, neighbours.gather(1, way))
-            # Going back rewrites what is there already: the parent of a cell is read before it is set.
-            parent.scatter_(1, there, torch.where(stuck, parent.gather(1, there), at))
-            blocked.scatter_(1, there, True)
+            there = torch.where(stuck, parent.gather(1, at), neighbours.gather(1, way))
+            parent.scatter_(1, there.masked_fill(stuck, 0), at)  # who goes back writes into a corner of the border
             at = there
     return parent
 
 
 def opened(parent: Tensor, n: int) -> Tensor:
     """The lattice of a tree, (batch, 2n+1, 2n+1) bool: cells and the gaps to their parents are open."""
-    batch, side = len(parent), n + 2
-    cells = torch.arange(side * side).view(side, side)[1:-1, 1:-1].flatten()  # (n^2,)
-    lattice = torch.zeros(batch, (2 * n + 1) ** 2, dtype=torch.bool)
-    here, there = cells.expand(batch, -1), parent[:, cells]
-    lattice.scatter_(1, _on_lattice(here, there, n), True)  # the middle between a cell and its parent
-    lattice[:, _on_lattice(cells, cells, n)] = True
-    return lattice.view(batch, 2 * n + 1, 2 * n + 1)
+    return _lattice(torch.ones(len(parent), n, n, dtype=torch.bool), *_links(parent, n))
 
 
 def tree_path(parent: Tensor, end: Tensor, n: int) -> Tensor:
     """The way from `end`, (batch,), to the root, on the lattice: (batch, 2n+1, 2n+1) bool."""
-    batch = len(parent)
-    path = torch.zeros(batch, (2 * n + 1) ** 2, dtype=torch.bool)
-    at = end[:, None]
-    path.scatter_(1, _on_lattice(at, at, n), True)
-    while True:
-        there = parent.gather(1, at)
-        if bool((there == at).all()):
-            return path.view(batch, 2 * n + 1, 2 * n + 1)
-        path.scatter_(1, _on_lattice(at, there, n), True)
-        path.scatter_(1, _on_lattice(there, there, n), True)
-        at = there
+    seen = torch.zeros_like(parent, dtype=torch.bool)
+    at, before = end[:, None], end[:, None] * 0
+    while not torch.equal(at, before):
+        before = at
+        for _ in range(16):  # a root is its own parent, so going on too long does no harm
+            seen.scatter_(1, at, True)
+            at = parent.gather(1, at)
+    on = seen.view(-1, n + 2, n + 2)[:, 1:-1, 1:-1]
+    right, down = _links(parent, n)
+    return _lattice(on, right & on[:, :, :-1] & on[:, :, 1:], down & on[:, :-1] & on[:, 1:])
+
+
+def _links(parent: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Which neighbours are parent and child: to the right, (batch, n, n-1), and down, (batch, n-1, n)."""
+    side = n + 2
+    place = torch.arange(side * side).view(side, side)[1:-1, 1:-1]
+    parent = parent.view(-1, side, side)[:, 1:-1, 1:-1]
+    right = (parent[:, :, :-1] == place[:, 1:]) | (parent[:, :, 1:] == place[:, :-1])
+    down = (parent[:, :-1] == place[1:]) | (parent[:, 1:] == place[:-1])
+    return right, down
+
+
+def _lattice(cells: Tensor, right: Tensor, down: Tensor) -> Tensor:
+    """Cells and the gaps between them, on a lattice with walls: (batch, 2n+1, 2n+1) bool."""
+    batch, n, _ = cells.shape
+    lattice = torch.zeros(batch, 2 * n + 1, 2 * n + 1, dtype=torch.bool)
+    lattice[:, 1::2, 1::2] = cells
+    lattice[:, 1::2, 2:-1:2] = right
+    lattice[:, 2:-1:2, 1::2] = down
+    return lattice
 
 
 def shortest_paths(lattice: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,16 +113,5 @@ def cell_positions(index: Tensor, n: int) -> Tensor:
 
 def lattice_positions(position: Tensor, n: int) -> Tensor:
     """Positions in the bordered grid -> flat positions on the lattice."""
-    return _on_lattice(position, position, n)
-
-
-def _on_lattice(a: Tensor, b: Tensor, n: int) -> Tensor:
-    """The lattice point in the middle of two neighbouring cells, or of a cell and itself."""
-    side = n + 2
-    row = a // side + b // side - 1
-    column = a % side + b % side - 1
-    return row * (2 * n + 1) + column
-
-
-def _offsets(side: int) -> Tensor:
-    return torch.tensor([1, -1, side, -side])
+    row, column = position // (n + 2) - 1, position % (n + 2) - 1
+    return (2 * row + 1) * (2 * n + 1) + 2 * column + 1

@@ -116,7 +116,7 @@ def _walls(lattice: Tensor) -> Tensor:
 def _drawn(lattice: Tensor, path: Tensor, start: Tensor, end: Tensor, cells: int) -> Batch:
     """Lattices and paths, (batch, h, h) bool, with the positions of start and end, as images."""
     grey = _pixels(lattice)  # (batch, side, side)
-    x = grey[:, None].to(torch.get_default_dtype()).repeat(1, 3, 1, 1)
+    x = grey[:, None].expand(-1, 3, -1, -1).to(torch.get_default_dtype(), memory_format=torch.contiguous_format)
     rows = torch.arange(len(x))
     for position, colour in ((start, GREEN), (end, RED)):
         point = carving.lattice_positions(position, cells)
@@ -129,5 +129,5 @@ def _drawn(lattice: Tensor, path: Tensor, start: Tensor, end: Tensor, cells: int
 def _pixels(lattice: Tensor) -> Tensor:
     """Every lattice point 2 x 2 pixels, and a border of one: (batch, h, w) bool -> (batch, 2h + 2, 2w + 2) uint8."""
     batch, h, w = lattice.shape
-    wide = lattice.to(torch.uint8)[:, :, None, :, None].expand(batch, h, 2, w, 2)
-    return pad(wide.reshape(batch, 2 * h, 2 * w), (1, 1, 1, 1))
+    pairs = (lattice.to(torch.int16) * 0x0101).view(torch.uint8)  # (batch, h, 2w): every byte twice
+    return pad(pairs[:, :, None].expand(batch, h, 2, 2 * w).reshape(batch, 2 * h, 2 * w), (1, 1, 1, 1))
