@@ -7,6 +7,11 @@ import torch
 from torch import Tensor
 
 
+def column(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A batch of states that are one number each: (batch, 1)."""
+    return torch.tensor(values, dtype=dtype)[:, None]
+
+
 class Affine(NamedTuple):
     """f(z, u) = z W^T + u with spectral norm `radius`: fixed point (I - W)^-1 u, and its derivatives."""
 

@@ -107,7 +107,7 @@ def test_every_parameter_gets_the_gradient_of_the_same_net_without_parametrizati
     of_net, of_plain = dict(net.named_parameters()), dict(plain.named_parameters())
     size, v = (of_net[f"cell.linear.parametrizations.weight.original{i}"] for i in (0, 1))
     to_w = of_plain["cell.linear.weight"].grad
-    assert to_w is not None
+    assert to_w is not None, "no gradient reached the plain weight"
     along = (to_w * v / v.norm(dim=1, keepdim=True)).sum(1, keepdim=True)
     torch.testing.assert_close(size.grad, along, rtol=1e-5, atol=1e-7)  # the weights were rounded in float32
     for name, parameter in net.named_parameters():

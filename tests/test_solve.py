@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from problems import affine, attracting_cycle, expanding, flip, integrator, tanh_cell, two_basins
+from problems import attracting_cycle, column, expanding, flip, integrator, tanh_cell, two_basins
 from torch import Tensor
 
 from equilibria import Anderson, Broyden, Budget, Keep, Picard, Status, solve
 
 PLAIN = Picard()
-
-
-def column(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.tensor(values, dtype=dtype)[:, None]
 
 
 def test_a_bare_loop_gives_the_same():
@@ -231,68 +227,6 @@ class TestKeep:
             solve(flip, column(0.0), solver=PLAIN, budget=Budget(10), keep=[3, 11])
 
 
-class TestContinuing:
-    def test_a_stricter_tolerance_refines(self):
-        problem = affine(batch=12, radius=0.9)
-        rough = solve(problem, torch.zeros_like(problem.u), problem.u, solver=Anderson(), budget=Budget(100, 1e-3))
-        fine = solve(problem, rough, problem.u, solver=Anderson(), budget=Budget(200, 1e-12))
-        assert fine.converged.all()
-        torch.testing.assert_close(fine.z, problem.fixed_point, rtol=0, atol=1e-9)
-        assert (fine.steps > rough.steps).all()
-
-    def test_what_has_settled_stays(self):
-        rate = column(0.1, 0.999)
-        f = lambda z, r: r * z + 1 - r  # noqa: E731
-        first = solve(f, column(0.0, 0.0), rate, solver=PLAIN, budget=Budget(50, 1e-6))
-        assert first.status.tolist() == [Status.CONVERGED, Status.EXHAUSTED]
-        second = solve(f, first, rate, solver=PLAIN, budget=Budget(50, 1e-6))
-        assert torch.equal(second.z[0], first.z[0])
-        assert second.steps.tolist() == [first.steps[0].item(), 100]
-        assert second.residuals.shape == (100, 2)
-        whole = solve(f, column(0.0, 0.0), rate, solver=PLAIN, budget=Budget(100, 1e-6))
-        torch.testing.assert_close(second.z, whole.z)
-
-    def test_a_stricter_tolerance_refines_when_halting_on_cycles_too(self):
-        first = solve(lambda z: z / 2 + 1, column(0.0), solver=PLAIN, budget=Budget(100, 1e-2))
-        second = solve(lambda z: z / 2 + 1, first, solver=PLAIN, budget=Budget(100, 1e-10, halt_on_cycle=True))
-        assert second.residual.item() <= 1e-10
-
-    def test_a_looser_tolerance_is_met_at_once(self):
-        first = solve(lambda z: z / 2 + 1, column(0.0), solver=PLAIN, budget=Budget(20))
-        second = solve(lambda z: z / 2 + 1, first, solver=PLAIN, budget=Budget(20, 1e-3))
-        assert second.status.tolist() == [Status.CONVERGED]
-        assert second.steps.tolist() == [21]
-
-    @pytest.mark.parametrize("solver", [Anderson(), Broyden()], ids=repr)
-    @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
-    def test_does_not_depend_on_the_others(self, solver, tol):
-        """Whatever the first budget let stop: alone = in a batch."""
-        f, u = tanh_cell(batch=8, radius=0.95)
-        u = u * torch.logspace(-2, 1, 8, dtype=u.dtype)[:, None]
-
-        def run(u: Tensor) -> Tensor:
-            first = solve(f, torch.zeros_like(u), u, solver=solver, budget=Budget(25, 1e-6))
-            return solve(f, first, u, solver=solver, budget=Budget(12, tol)).z
-
-        alone = torch.cat([run(u[i : i + 1]) for i in range(8)])
-        torch.testing.assert_close(run(u), alone, rtol=0, atol=1e-10)
-
-    def test_nothing_left_to_do(self):
-        f, u = tanh_cell(batch=0)
-        first = solve(f, torch.zeros_like(u), u, solver=PLAIN, budget=Budget(5, 1e-3))
-        assert solve(f, first, u, solver=PLAIN, budget=Budget(5, 1e-3)).z.shape == u.shape
-        first = solve(lambda z: z / 2 + 1, column(0.0), solver=PLAIN, budget=Budget(100, 1e-6))
-        second = solve(lambda z: z / 2 + 1, first, solver=PLAIN, budget=Budget(100, 1e-6))
-        assert torch.equal(second.steps, first.steps)
-        assert torch.equal(second.residuals, first.residuals)
-
-    def test_with_another_solver(self):
-        f, u = tanh_cell()
-        first = solve(f, torch.zeros_like(u), u, solver=PLAIN, budget=Budget(5))
-        second = solve(f, first, u, solver=Broyden(), budget=Budget(100, 1e-11))
-        assert second.converged.all()
-
-
 def test_the_callback_sees_the_running_rows():
     rate = torch.linspace(0.1, 0.9, 20, dtype=torch.float64)[:, None]
     seen = []
@@ -318,70 +252,3 @@ def test_memory_does_not_grow_with_the_budget(solver):
     command = [sys.executable, str(benchmark), "--peak", solver, "400"]
     kilobytes = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert kilobytes < 400 * 1024  # 400 states would be 3200 MB
-
-
-class TestMisuse:
-    @pytest.mark.parametrize("steps", [0, -3, 2.5, True])
-    def test_steps(self, steps):
-        with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
-            Budget(steps)
-
-    @pytest.mark.parametrize("tol", [-1e-3, math.nan, math.inf])
-    def test_tolerance(self, tol):
-        with pytest.raises(ValueError, match="tol must be >= 0 and finite"):
-            Budget(10, tol=tol)
-
-    def test_a_cell_that_changes_the_shape(self):
-        with pytest.raises(ValueError, match=r"\(2, 1\) into \(2, 2\).*padding"):
-            solve(lambda z: torch.cat((z, z), 1), column(0.0, 1.0), solver=PLAIN, budget=Budget(5))
-
-    def test_a_cell_that_changes_the_dtype(self):
-        with pytest.raises(ValueError, match=r"float64 into torch.float32.*convert"):
-            solve(lambda z: z.float(), column(0.0), solver=PLAIN, budget=Budget(5))
-
-    def test_a_cell_that_returns_something_else(self):
-        with pytest.raises(TypeError, match="got tuple; return the next state alone"):
-            solve(lambda z: (z, z), column(0.0), solver=PLAIN, budget=Budget(5))  # pyright: ignore[reportArgumentType]
-
-    def test_an_injection_of_another_batch_size(self):
-        with pytest.raises(ValueError, match=r"\(3, 1\).*batch as its first dimension"):
-            solve(lambda z, u: z, column(0.0), {"u": column(1, 2, 3)}, solver=PLAIN, budget=Budget(5))
-
-    def test_a_cell_that_closes_over_its_samples(self):
-        """When all but one row have left, broadcasting would hide the mistake."""
-        rate = column(0.1, 0.9)
-        with pytest.raises(ValueError, match=r"\(1, 1\) into \(2, 1\).*as injection"):
-            solve(lambda z: rate * z + 1, column(0.0, 0.0), solver=PLAIN, budget=Budget(400, 1e-9))
-
-    def test_a_cell_that_closes_over_many_samples(self):
-        rate = torch.linspace(0.1, 0.9, 9, dtype=torch.float64)[:, None]
-        with pytest.raises(RuntimeError) as caught:
-            solve(lambda z: rate * z + 1, torch.zeros_like(rate), solver=PLAIN, budget=Budget(400, 1e-9))
-        assert "pass what differs between samples as injection" in caught.value.__notes__[0]
-
-    def test_a_cell_that_works_in_place(self):
-        with pytest.raises(ValueError, match=r"f wrote into its state.*return a new tensor"):
-            solve(lambda z: z.mul_(0.5).add_(1), column(0.0), solver=PLAIN, budget=Budget(9, 1e-6))
-
-    def test_a_cell_that_returns_the_same_buffer_again(self):
-        buffer = column(0.0)
-        with pytest.raises(ValueError, match="a tensor that it returned before"):
-            solve(lambda z: torch.add(1, z, alpha=0.5, out=buffer), column(0.0), solver=PLAIN, budget=Budget(9, 1e-6))
-
-    @pytest.mark.parametrize("keep", [[1.5], ["3"], 7])
-    def test_steps_to_keep_that_are_no_numbers(self, keep):
-        with pytest.raises(TypeError, match=r"integer|keep must list steps"):
-            solve(flip, column(0.0), solver=PLAIN, budget=Budget(5), keep=keep)
-
-    def test_a_solver_by_name(self):
-        with pytest.raises(TypeError, match=r"got 'andersen'; use one of Anderson\(\), Broyden\(\), Picard\(\)"):
-            solve(flip, column(0.0), solver="andersen", budget=Budget(5))  # pyright: ignore[reportArgumentType]
-
-    def test_a_number_as_budget(self):
-        with pytest.raises(TypeError, match="got 5; for example Budget"):
-            solve(flip, column(0.0), solver=PLAIN, budget=5)  # pyright: ignore[reportArgumentType]
-
-    @pytest.mark.parametrize("z0", [torch.zeros(3, dtype=torch.long), torch.tensor(1.0), 3.0])
-    def test_a_start_that_is_no_batch_of_states(self, z0):
-        with pytest.raises(TypeError, match="z0 must be a floating-point tensor"):
-            solve(flip, z0, solver=PLAIN, budget=Budget(5))

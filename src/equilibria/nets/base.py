@@ -33,3 +33,18 @@ class Net(ABC):
 def count_parameters(model: nn.Module) -> int:
     """How many numbers training can change."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def require_choice(net: Net, **allowed: tuple[str, ...]) -> None:
+    """Raise if one of these fields holds something that is not allowed."""
+    for name, choices in allowed.items():
+        if getattr(net, name) not in choices:
+            raise ValueError(f"unknown {name} {getattr(net, name)!r}; use one of {', '.join(choices)}")
+
+
+def require_positive(net: Net, *names: str) -> None:
+    """Raise if one of these fields is not a whole number >= 1."""
+    for name in names:
+        value = getattr(net, name)
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be >= 1, got {value!r}")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria.model import EquilibriumModel, zeros
-from equilibria.nets.base import Net
+from equilibria.nets.base import Net, require_choice, require_positive
 from equilibria.nets.cells import AdditiveCell, BlockCell, ResidualBlock
 from equilibria.nets.norms import Norm, norm_layer
 from equilibria.tasks import Task
@@ -38,11 +38,8 @@ class ConvNet(Net):
     layouts = ("sequence", "image")
 
     def __post_init__(self) -> None:
-        if self.injection not in get_args(Injection):
-            raise ValueError(f"unknown injection {self.injection!r}; use one of {', '.join(get_args(Injection))}")
-        for name in ("width", "blocks", "stride", "readout"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)!r}")
+        require_positive(self, "width", "blocks", "stride", "readout")
+        require_choice(self, injection=get_args(Injection), norm=get_args(Norm))
         norm_layer(self.norm, self.width, self.groups)  # raises if it does not fit
 
     def _build(self, task: Task) -> EquilibriumModel:

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net
+from equilibria.nets.base import Net, require_positive
 from equilibria.nets.cells import BlockCell, ResidualBlock
 from equilibria.nets.conv import Layers
 from equilibria.tasks import Task
@@ -27,9 +27,7 @@ class DeepThinking(Net):
     layouts = ("sequence", "image")
 
     def __post_init__(self) -> None:
-        for name in ("width", "blocks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)!r}")
+        require_positive(self, "width", "blocks")
 
     def _build(self, task: Task) -> EquilibriumModel:
         layers = Layers.of(task)

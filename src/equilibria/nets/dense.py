@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net
+from equilibria.nets.base import Net, require_choice, require_positive
 from equilibria.nets.cells import AdditiveCell
 from equilibria.tasks import Task
 
@@ -28,11 +28,8 @@ class DenseNet(Net):
     layouts = ("vector",)
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"width must be >= 1, got {self.width!r}")
-        for name, allowed in (("cell", ("plain", "residual")), ("norm", ("none", "layer"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}; use one of {', '.join(allowed)}")
+        require_positive(self, "width")
+        require_choice(self, cell=("plain", "residual"), norm=("none", "layer"))
 
     def _build(self, task: Task) -> EquilibriumModel:
         inputs, outputs = task.features

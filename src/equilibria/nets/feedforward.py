@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net
+from equilibria.nets.base import Net, require_positive
 from equilibria.nets.conv import ConvNet, Layers
 from equilibria.solution import Budget
 from equilibria.tasks import Task
@@ -24,8 +24,7 @@ class Feedforward(Net):
     layouts = ("sequence", "image")
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise ValueError(f"depth must be >= 1, got {self.depth!r}; it is the number of layers")
+        require_positive(self, "depth")
 
     def _build(self, task: Task) -> EquilibriumModel:
         model = self.body._build(task)

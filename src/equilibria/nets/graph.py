@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net
+from equilibria.nets.base import Net, require_choice, require_positive
 from equilibria.tasks import Task
 
 
@@ -25,11 +25,8 @@ class GraphNet(Net):
     layouts = ("graph",)
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"width must be >= 1, got {self.width!r}")
-        for name, allowed in (("norm", ("none", "layer")), ("aggregate", ("mean", "add"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}; use one of {', '.join(allowed)}")
+        require_positive(self, "width")
+        require_choice(self, norm=("none", "layer"), aggregate=("mean", "add"))
 
     def _build(self, task: Task) -> EquilibriumModel:
         inputs, outputs = task.features
