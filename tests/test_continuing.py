@@ -75,3 +75,16 @@ def test_with_another_solver():
     first = solve(f, torch.zeros_like(u), u, solver=PLAIN, budget=Budget(5))
     second = solve(f, first, u, solver=Broyden(), budget=Budget(100, 1e-11))
     assert second.converged.all()
+
+
+@pytest.mark.parametrize("solver", [Anderson(), Broyden()], ids=repr)
+def test_with_the_whole_batch_after_rows_have_left(solver):
+    f, u = tanh_cell(batch=16, radius=0.95)
+    u = u * torch.logspace(-2, 1, 16, dtype=u.dtype)[:, None]
+    first = solve(f, torch.zeros_like(u), u, solver=solver, budget=Budget(20, 1e-8))
+    assert first.converged.any()
+    assert not first.converged.all()
+    compacted = solve(f, first, u, solver=solver, budget=Budget(100, 1e-8))
+    whole = solve(f, first, u, solver=solver, budget=Budget(100, 1e-8), compact=False)
+    torch.testing.assert_close(whole.z, compacted.z, rtol=0, atol=1e-10)
+    assert torch.equal(whole.steps, compacted.steps)

@@ -171,9 +171,11 @@ def _resume(active: ActiveSet, previous: Solution, solver: Solver, budget: Budge
         active.retire(done, z=active.z[done], status=previous.status[done], period=previous.period[done], steps=0)
         active.compact()
     carry = previous.carry
-    if carry is None or carry.solver != solver or _reawakens(carry.budget, budget):
+    if carry is None or carry.solver != solver or _reawakens(carry.budget, budget) or not len(carry.rows):
         return solver.start(active.z)
-    return take(carry.memory, torch.searchsorted(carry.rows, active.rows))  # a copy: `previous` can be used again
+    # Rows that are not in the carry had stopped and are ballast: any memory will do for them.
+    rows = torch.searchsorted(carry.rows, active.rows).clamp_(max=len(carry.rows) - 1)
+    return take(carry.memory, rows)  # a copy: `previous` can be used again
 
 
 def _reawakens(before: Budget, after: Budget) -> bool:
