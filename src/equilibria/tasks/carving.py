@@ -4,6 +4,8 @@ A maze is n x n cells. Positions are flat indices into a grid with a border of o
 are at fixed offsets and the border needs no special case.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -37,13 +39,44 @@ def depth_first(root: Tensor, n: int, rng: torch.Generator) -> Tensor:
     return parent
 
 
-def opened(parent: Tensor, n: int) -> Tensor:
-    """The lattice of a tree, (batch, 2n+1, 2n+1) bool: cells and the gaps to their parents are open."""
-    return _lattice(torch.ones(len(parent), n, n, dtype=torch.bool), *_links(parent, n))
+class Links(NamedTuple):
+    """Which neighbouring cells are connected."""
+
+    right: Tensor  # (batch, n, n-1) bool
+    down: Tensor  # (batch, n-1, n) bool
+
+    def between(self, cells: Tensor) -> "Links":
+        """Only those both of whose ends are in `cells`, (batch, n, n) bool."""
+        right = self.right & cells[:, :, :-1] & cells[:, :, 1:]
+        return Links(right, self.down & cells[:, :-1] & cells[:, 1:])
+
+    def more(self, share: float, rng: torch.Generator) -> "Links":
+        """Each missing link added with this probability."""
+        return Links(*(links | (torch.rand(links.shape, generator=rng) < share) for links in self))
 
 
-def tree_path(parent: Tensor, end: Tensor, n: int) -> Tensor:
-    """The way from `end`, (batch,), to the root, on the lattice: (batch, 2n+1, 2n+1) bool."""
+def tree_links(parent: Tensor, n: int) -> Links:
+    """The links of a tree: between every cell and its parent."""
+    side = n + 2
+    place = torch.arange(side * side).view(side, side)[1:-1, 1:-1]
+    parent = _inner(parent, n)
+    right = (parent[:, :, :-1] == place[:, 1:]) | (parent[:, :, 1:] == place[:, :-1])
+    down = (parent[:, :-1] == place[1:]) | (parent[:, 1:] == place[:-1])
+    return Links(right, down)
+
+
+def lattice(cells: Tensor, links: Links) -> Tensor:
+    """Cells, (batch, n, n) bool, and the gaps between them, on a lattice with walls: (batch, 2n+1, 2n+1) bool."""
+    batch, n, _ = cells.shape
+    points = torch.zeros(batch, 2 * n + 1, 2 * n + 1, dtype=torch.bool)
+    points[:, 1::2, 1::2] = cells
+    points[:, 1::2, 2:-1:2] = links.right
+    points[:, 2:-1:2, 1::2] = links.down
+    return points
+
+
+def way_to_root(parent: Tensor, end: Tensor, n: int) -> Tensor:
+    """The cells between `end`, (batch,), and the root, both included: (batch, n, n) bool."""
     seen = torch.zeros_like(parent, dtype=torch.bool)
     at, before = end[:, None], end[:, None] * 0
     while not torch.equal(at, before):
@@ -51,67 +84,46 @@ def tree_path(parent: Tensor, end: Tensor, n: int) -> Tensor:
         for _ in range(16):  # a root is its own parent, so going on too long does no harm
             seen.scatter_(1, at, True)
             at = parent.gather(1, at)
-    on = seen.view(-1, n + 2, n + 2)[:, 1:-1, 1:-1]
-    right, down = _links(parent, n)
-    return _lattice(on, right & on[:, :, :-1] & on[:, :, 1:], down & on[:, :-1] & on[:, 1:])
+    return _inner(seen, n)
 
 
-def _links(parent: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Which neighbours are parent and child: to the right, (batch, n, n-1), and down, (batch, n-1, n)."""
-    side = n + 2
-    place = torch.arange(side * side).view(side, side)[1:-1, 1:-1]
-    parent = parent.view(-1, side, side)[:, 1:-1, 1:-1]
-    right = (parent[:, :, :-1] == place[:, 1:]) | (parent[:, :, 1:] == place[:, :-1])
-    down = (parent[:, :-1] == place[1:]) | (parent[:, 1:] == place[:-1])
-    return right, down
+def shortest_path(links: Links, start: Tensor, end: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The cells on a shortest path between positions, (batch,), and whether there is only one such path.
 
-
-def _lattice(cells: Tensor, right: Tensor, down: Tensor) -> Tensor:
-    """Cells and the gaps between them, on a lattice with walls: (batch, 2n+1, 2n+1) bool."""
-    batch, n, _ = cells.shape
-    lattice = torch.zeros(batch, 2 * n + 1, 2 * n + 1, dtype=torch.bool)
-    lattice[:, 1::2, 1::2] = cells
-    lattice[:, 1::2, 2:-1:2] = right
-    lattice[:, 2:-1:2, 1::2] = down
-    return lattice
-
-
-def shortest_paths(lattice: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """Breadth-first search on lattices, (batch, h, w), between lattice positions, (batch,).
-
-    Returns the points that lie on a shortest path, (batch, h, w) bool, and whether that path is the only one.
+    Returns (batch, n, n) bool and (batch,) bool.
     """
-    from_start, from_end = distances(lattice, start), distances(lattice, end)
-    batch = torch.arange(len(lattice))
-    length = from_start.flatten(1)[batch, end]  # (batch,)
-    on_path = lattice & (from_start + from_end == length[:, None, None])
-    return on_path, on_path.flatten(1).sum(1) == length + 1
+    places = [
+        _inner(torch.zeros(len(at), (n + 2) ** 2, dtype=torch.bool).scatter_(1, at[:, None], True), n)
+        for at in (start, end)
+    ]
+    from_start, from_end = (distances(links, place) for place in places)
+    length = from_start[places[1]]  # (batch,)
+    cells = from_start + from_end == length[:, None, None]
+    return cells, cells.flatten(1).sum(1) == length + 1
 
 
-def distances(lattice: Tensor, source: Tensor) -> Tensor:
-    """Steps from `source`, (batch,), to every open point: (batch, h, w), a large number where there is no way."""
-    reached = torch.zeros_like(lattice).flatten(1)
-    reached.scatter_(1, source[:, None], True)
-    reached = reached.view(lattice.shape)
-    far = lattice[0].numel() * 4
-    distance = torch.where(reached, 0, far)
-    for step in range(1, lattice[0].numel()):
-        wider = pad(reached, (1, 1, 1, 1))
-        wider = wider[:, 2:, 1:-1] | wider[:, :-2, 1:-1] | wider[:, 1:-1, 2:] | wider[:, 1:-1, :-2]
-        new = wider & lattice & ~reached
-        if not bool(new.any()):
+def distances(links: Links, source: Tensor) -> Tensor:
+    """Steps from the one cell marked in `source`, (batch, n, n) bool, to every cell that can be reached."""
+    reached = source.clone()
+    distance = torch.where(source, 0, 2 * source[0].numel())  # nothing is that far
+    for step in range(1, source[0].numel()):
+        wider = reached.clone()
+        wider[:, :, 1:] |= links.right & reached[:, :, :-1]
+        wider[:, :, :-1] |= links.right & reached[:, :, 1:]
+        wider[:, 1:] |= links.down & reached[:, :-1]
+        wider[:, :-1] |= links.down & reached[:, 1:]
+        if torch.equal(wider, reached):
             break
-        distance = torch.where(new, step, distance)
-        reached = reached | new
+        distance.masked_fill_(wider & ~reached, step)
+        reached = wider
     return distance
+
+
+def _inner(grid: Tensor, n: int) -> Tensor:
+    """The cells of a bordered grid: (batch, (n + 2)^2) -> (batch, n, n)."""
+    return grid.view(-1, n + 2, n + 2)[:, 1:-1, 1:-1]
 
 
 def cell_positions(index: Tensor, n: int) -> Tensor:
     """Cells counted 0 .. n^2 - 1 -> positions in the bordered grid."""
     return (index // n + 1) * (n + 2) + index % n + 1
-
-
-def lattice_positions(position: Tensor, n: int) -> Tensor:
-    """Positions in the bordered grid -> flat positions on the lattice."""
-    row, column = position // (n + 2) - 1, position % (n + 2) - 1
-    return (2 * row + 1) * (2 * n + 1) + 2 * column + 1

@@ -53,20 +53,19 @@ class Mazes(Task):
         cells = (difficulty + 1) // 2
         if self.family == "depth_first":
             parent, start, end = self._trees(n, cells, rng, rooted_at_start=True)
-            path = carving.tree_path(parent, end, cells)
-            return _drawn(carving.opened(parent, cells), path, start, end, cells)
+            path = carving.way_to_root(parent, end, cells)
+            return _drawn(carving.tree_links(parent, cells), path, start, end)
         parts, found = [], 0
         while found < n:  # a maze with several shortest paths has no single answer: draw another
             parent, start, end = self._trees(n, cells, rng, rooted_at_start=False)
-            lattice = carving.opened(parent, cells)
+            links = carving.tree_links(parent, cells)
             if self.family == "percolation":
-                lattice |= _walls(lattice) & (torch.rand(lattice.shape, generator=rng) < self.loops)
-            ends = (carving.lattice_positions(position, cells) for position in (start, end))
-            path, single = carving.shortest_paths(lattice, *ends)
-            parts.append([tensor[single] for tensor in (lattice, path, start, end)])
+                links = links.more(self.loops, rng)
+            path, single = carving.shortest_path(links, start, end, cells)
+            parts.append([tensor[single] for tensor in (*links, path, start, end)])
             found += int(single.sum())
-        lattice, path, start, end = (torch.cat(column)[:n] for column in zip(*parts, strict=True))
-        return _drawn(lattice, path, start, end, cells)
+        right, down, path, start, end = (torch.cat(column)[:n] for column in zip(*parts, strict=True))
+        return _drawn(carving.Links(right, down), path, start, end)
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Cross entropy over the open pixels."""
@@ -105,25 +104,18 @@ def is_open(x: Tensor) -> Tensor:
     return x.amax(1) > 0.5
 
 
-def _walls(lattice: Tensor) -> Tensor:
-    """Gaps between two neighbouring cells that are closed: (batch, h, w) bool."""
-    rows = torch.arange(lattice.shape[1])[:, None]
-    columns = torch.arange(lattice.shape[2])
-    inner = (rows > 0) & (rows < rows[-1]) & (columns > 0) & (columns < columns[-1])
-    return ~lattice & inner & ((rows + columns) % 2 == 1)
-
-
-def _drawn(lattice: Tensor, path: Tensor, start: Tensor, end: Tensor, cells: int) -> Batch:
-    """Lattices and paths, (batch, h, h) bool, with the positions of start and end, as images."""
-    grey = _pixels(lattice)  # (batch, side, side)
+def _drawn(links: carving.Links, path: Tensor, start: Tensor, end: Tensor) -> Batch:
+    """Mazes, the cells of their paths, (batch, n, n) bool, and the positions of start and end as images."""
+    cells = path.shape[1]
+    grey = _pixels(carving.lattice(torch.ones_like(path), links))  # (batch, side, side)
     x = grey[:, None].expand(-1, 3, -1, -1).to(torch.get_default_dtype(), memory_format=torch.contiguous_format)
     rows = torch.arange(len(x))
     for position, colour in ((start, GREEN), (end, RED)):
-        point = carving.lattice_positions(position, cells)
-        row, column = 1 + 2 * (point // lattice.shape[1]), 1 + 2 * (point % lattice.shape[2])
+        row, column = (4 * cell - 1 for cell in (position // (cells + 2), position % (cells + 2)))  # its first pixel
         for down, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
             x[rows, :, row + down, column + right] = torch.tensor(colour, dtype=x.dtype)
-    return Batch(x, _pixels(path).long(), 2 * cells - 1)
+    y = _pixels(carving.lattice(path, links.between(path)))
+    return Batch(x, y.long(), 2 * cells - 1)
 
 
 def _pixels(lattice: Tensor) -> Tensor:
