@@ -41,6 +41,21 @@ def test_every_precision(solver, dtype):
 
 
 @pytest.mark.parametrize("solver", EVERY_SOLVER, ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(16,), (4, 4)])
+def test_looking_does_not_change_the_answer(solver, dtype, shape):
+    """Steps at which nothing is measured are the same steps."""
+    f, u = tanh_cell(dtype=dtype)
+
+    def shaped(z, u):
+        return f(z.reshape(len(z), -1), u).reshape(z.shape)
+
+    z0 = torch.zeros(len(u), *shape, dtype=dtype)
+    looked, bare = (solve(shaped, z0, u, solver=solver, budget=Budget(12), trace=trace).z for trace in (True, False))
+    assert torch.equal(looked, bare)
+
+
+@pytest.mark.parametrize("solver", EVERY_SOLVER, ids=repr)
 def test_states_of_any_shape(solver):
     f, u = tanh_cell(n=24)
     flat = solve(f, torch.zeros_like(u), u, solver=solver, budget=Budget(20)).z

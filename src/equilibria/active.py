@@ -54,7 +54,7 @@ class ActiveSet:
         """One cell evaluation: fz = f(z, *injection)."""
         z = self.state(self.z)
         if self.dtype != self.z.dtype:
-            self.z = z.reshape(self.z.shape).to(self.z.dtype)  # the state that f sees is the one that is measured
+            self.z = self._flattened(z)  # the state that f sees is the one that is measured
         version = z._version if check and not z.is_inference() else None
         try:
             fz = f(z, *self.injection)
@@ -72,7 +72,10 @@ class ActiveSet:
         """Steps at which nothing is looked at, as bare as a loop can be."""
         z, memory, injection, flat = self.z, self.memory, self.injection, self._flat and self.dtype == self.z.dtype
         for _ in range(steps):
-            fz = f(z if flat else self.state(z), *injection)
+            state = z if flat else self.state(z)
+            fz = f(state, *injection)
+            if self.dtype != z.dtype:
+                z = self._flattened(state)  # as in `evaluate`: the solver goes on from what f saw
             z, memory = propose(z, fz if flat and fz.dtype == z.dtype else self._flattened(fz), memory)
         self.z, self.memory = z, memory
 
@@ -91,9 +94,10 @@ class ActiveSet:
         if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):
             raise ValueError(f"f turned a state of {z.dtype} into {fz.dtype}; convert z0, the injection or the cell")
 
-    def _flattened(self, fz: Tensor) -> Tensor:
-        fz = fz if fz.dtype == self.z.dtype else fz.to(self.z.dtype)
-        return fz if self._flat else fz.reshape(self.z.shape)
+    def _flattened(self, state: Tensor) -> Tensor:
+        """The opposite of `state`: flat rows in the precision that we iterate in."""
+        state = state if state.dtype == self.z.dtype else state.to(self.z.dtype)
+        return state if self._flat else state.reshape(self.z.shape)
 
     def measure(self) -> None:
         """Update `residual` from z and fz, and note it."""

@@ -49,6 +49,7 @@ class Window:
         for p in reversed(range(2, longest + 1)):
             if bool(returned[p - 1].any()):
                 gaps = distance[p - 1 :: p]  # (returns, batch)
+                # Drift doubles the gap from the first return to the second; a cycle's gaps are noise of one size.
                 drifts = gaps.amax(0) > torch.maximum(self._eps**0.75 * size, 1.75 * gaps[0])
                 period = torch.where(returned[p - 1 :: p].all(0) & ~drifts & moves, p, period)
         return torch.where(extent <= still, 1, period)
