@@ -25,6 +25,11 @@ def zeros(u: Tensor, *_: Any) -> Tensor:
     return torch.zeros_like(u)
 
 
+def encoded(u: Tensor, *_: Any) -> Tensor:
+    """A first state that is the encoded input itself."""
+    return u
+
+
 class EquilibriumModel(nn.Module):
     """injection = encoder(x),  z* = cell(z*, *injection),  prediction = readout(z*).
 
@@ -56,6 +61,7 @@ class EquilibriumModel(nn.Module):
             raise TypeError(f"gradient must be a Gradient object, got {gradient!r}; use one of {known}")
         self.encoder, self.cell, self.readout, self.init = encoder, cell, readout, init
         self.solver, self.gradient, self.budget = solver, gradient, budget
+        self.blueprint: Any = None  # what can build the same model again, if anything can: a net and its task
         for name, module in self.named_modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm) and name.startswith("cell"):
                 raise ValueError(

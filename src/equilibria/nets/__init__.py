@@ -6,13 +6,25 @@ from equilibria.nets.deep_thinking import DeepThinking
 from equilibria.nets.dense import DenseNet
 from equilibria.nets.feedforward import Feedforward
 from equilibria.nets.graph import GraphNet
+from equilibria.nets.matrix import MatrixNet
 
 NETS: dict[str, type[Net]] = {
     "conv": ConvNet,
     "dense": DenseNet,
     "graph": GraphNet,
+    "matrix": MatrixNet,
     "feedforward": Feedforward,
     "deep_thinking": DeepThinking,
 }
 
-__all__ = ["NETS", "ConvNet", "DeepThinking", "DenseNet", "Feedforward", "GraphNet", "Net", "count_parameters"]
+__all__ = [
+    "NETS",
+    "ConvNet",
+    "DeepThinking",
+    "DenseNet",
+    "Feedforward",
+    "GraphNet",
+    "MatrixNet",
+    "Net",
+    "count_parameters",
+]

@@ -24,7 +24,9 @@ class Net(ABC):
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return self._build(task)
+            model = self._build(task)
+        model.blueprint = (self, task)
+        return model
 
     @abstractmethod
     def _build(self, task: Task) -> EquilibriumModel: ...

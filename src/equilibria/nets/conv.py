@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from equilibria.model import EquilibriumModel, zeros
+from equilibria.model import EquilibriumModel, encoded, zeros
 from equilibria.nets.base import Net, require_choice, require_positive
 from equilibria.nets.cells import AdditiveCell, BlockCell, ResidualBlock
 from equilibria.nets.norms import Norm, norm_layer
@@ -70,11 +70,6 @@ class ConvNet(Net):
         ]
         entry = conv(2 * self.width, self.width) if self.injection == "concat" else None
         return BlockCell(entry, nn.Sequential(*blocks))
-
-
-def encoded(u: Tensor, *_: Any) -> Tensor:
-    """A first state that is the encoded input itself."""
-    return u
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,10 @@ class Task(ABC):
     def constant(self, batch: Batch) -> Tensor:
         """The best prediction of somebody who knows the difficulty but not the input: the baseline of every plot."""
 
+    def held_out(self) -> "Task":
+        """The task to be judged on: where instances are made afresh, this one."""
+        return self
+
     def check(self, n: int, difficulty: Any) -> None:
         """Raise if such instances cannot exist."""
         if n < 1:

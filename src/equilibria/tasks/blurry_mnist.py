@@ -1,7 +1,7 @@
 """Blurry MNIST: digits that are harder to read the more they are blurred."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -55,6 +55,9 @@ class BlurryMNIST(Task):
         chosen = torch.randperm(len(images), generator=rng)[:n]
         x = blurred(images[chosen] / 255, difficulty).flatten(1)
         return Batch((x - MEAN) / SPREAD, labels[chosen].long(), difficulty)
+
+    def held_out(self) -> "BlurryMNIST":
+        return replace(self, split="test")
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         return cross_entropy(prediction, batch.y)

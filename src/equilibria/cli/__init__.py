@@ -1,0 +1,44 @@
+"""The command line: `equilibria quickstart | list | train | evaluate`."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from equilibria.cli.evaluate import Evaluate
+from equilibria.cli.listing import List
+from equilibria.cli.quickstart import Quickstart
+from equilibria.cli.train import Train, with_recipe
+from equilibria.training import Interrupted, TrainingDiverged
+
+FAILED, INTERRUPTED = 1, 130  # exit codes; wrong flags give 2, and 0 is success
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        train, arguments = with_recipe(arguments)
+        command = tyro.cli(
+            Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
+            | Annotated[List, tyro.conf.subcommand("list")]
+            | Annotated[Train, tyro.conf.subcommand("train", default=train)]
+            | Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+            args=arguments,
+            prog="equilibria",
+            description="Train, measure and use networks that think until they settle.",
+            config=(tyro.conf.AvoidSubcommands,),
+        )
+        return command.run()
+    except Interrupted as stopped:
+        print(stopped, file=sys.stderr)
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (ValueError, OSError, TrainingDiverged) as error:
+        print(f"equilibria: {error}", file=sys.stderr)
+        return FAILED

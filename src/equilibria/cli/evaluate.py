@@ -1,0 +1,64 @@
+"""`equilibria evaluate`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.progress import measurement_table
+from equilibria.training import Measurement, Run
+from equilibria.training.runs import as_line, difference
+from equilibria.training.train import measure_finally
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure trained nets: score, alignment, residuals and steps by difficulty.
+
+    Evaluations of the same net see the same instances, so `--check` can compare with the numbers that the run
+    has in its summary and fail (exit code 1) if they differ.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished runs, for example results/prefix_sum/fast/seed-0."""
+    at: tuple[tuple[float, int], ...] = ()
+    """Pairs of a difficulty and a number of steps; left out: those of the recipe."""
+    examples: int = 0
+    """Instances of each difficulty; 0: as many as the recipe says."""
+    threads: int = 0
+    """Threads of torch; 0 leaves torch's choice."""
+    check: Flag = False
+    """Compare with the run's own numbers; needs the same instances, so it takes no --at and no --examples."""
+    json: Flag = False
+    """Print JSON, and nothing else, on standard output."""
+
+    def run(self) -> int:
+        if self.check and (self.at or self.examples):
+            raise ValueError("--check measures exactly what the run did; leave out --at and --examples")
+        if not self.runs:
+            raise ValueError("name the folder of at least one run; `equilibria list runs` shows them")
+        use_threads(self.threads)
+        console, results, failed = Console(stderr=self.json), [], False
+        for folder in self.runs:
+            run = Run(folder)
+            measured = self._measured(run)
+            wrong = difference(run.summary["measurements"], measured) if self.check else []
+            failed |= bool(wrong)
+            results.append({"folder": str(folder), "measurements": [as_line(one) for one in measured], "wrong": wrong})
+            console.print(measurement_table(measured, str(folder)))
+            for sentence in wrong:
+                console.print(f"[red]{sentence}[/red]", soft_wrap=True)
+        if self.check and not failed:
+            console.print("all numbers are as recorded")
+        if self.json:
+            print(json.dumps(results))
+        return int(failed)
+
+    def _measured(self, run: Run) -> list[Measurement]:
+        if not (run.folder / "recipe.json").is_file():
+            raise ValueError(f"{run.folder} is not the folder of a run: it has no recipe.json")
+        at = tuple((int(difficulty) if difficulty == int(difficulty) else difficulty, n) for difficulty, n in self.at)
+        return measure_finally(run.model(), run.recipe, examples=self.examples or None, at=at or None)

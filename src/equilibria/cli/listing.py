@@ -1,0 +1,75 @@
+"""`equilibria list`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from equilibria.cli.options import Flag
+from equilibria.training import RECIPES, find_runs
+from equilibria.training.recipe import KINDS
+
+PARTS = {f"{kind.__name__.lower()}s": members for kind, members in KINDS.items()}
+What = Literal["recipes", "runs", "tasks", "nets", "solvers", "gradients", "starts", "depths", "extras"]
+
+
+@dataclass(frozen=True)
+class List:
+    """Show what there is: recipes, runs, or the kinds of a part of a recipe."""
+
+    what: tyro.conf.Positional[What] = "recipes"
+    """What to list."""
+    folder: Path = Path("runs")
+    """Where to look for runs."""
+    json: Flag = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        rows = self._rows()
+        if self.json:
+            print(json.dumps(rows, indent=1))
+        elif not rows:
+            Console().print(f"no {self.what} yet" + (f" in {self.folder}" if self.what == "runs" else ""))
+        else:
+            table = Table(box=None, pad_edge=False)
+            for heading in rows[0]:
+                table.add_column(heading)
+            for row in rows:
+                table.add_row(*("" if value is None else str(value) for value in row.values()))
+            Console().print(table)
+        return 0
+
+    def _rows(self) -> list[dict[str, Any]]:
+        if self.what == "recipes":
+            return [
+                {"name": name, "id": recipe.id, "steps": recipe.optim.steps, "source": recipe.source}
+                for name, recipe in RECIPES.items()
+            ]
+        if self.what == "runs":
+            return [_run_row(run) for run in find_runs(self.folder)]
+        return [
+            {"name": name, "class": kind.__name__, "what": (kind.__doc__ or "").strip().split("\n")[0]}
+            for name, kind in PARTS[self.what].items()
+        ]
+
+
+def _run_row(run: Any) -> dict[str, Any]:
+    recipe, metrics = run.recipe, run.metrics()
+    steps = [line for line in metrics if "loss" in line]
+    evaluations = [line["evaluation"] for line in metrics if "evaluation" in line]
+    last = evaluations[-1] if evaluations else []
+    return {
+        "folder": str(run.folder),
+        "name": recipe.name,
+        "seed": recipe.seed,
+        "state": "finished" if run.finished else "unfinished",
+        "step": steps[-1]["step"] if steps else 0,
+        "steps": recipe.optim.steps,
+        "loss": steps[-1]["loss"] if steps else None,
+        "score": last[-1]["score"] if last else None,
+        "alignment": last[-1]["alignment"] if last else None,
+    }

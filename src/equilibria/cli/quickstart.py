@@ -1,0 +1,90 @@
+"""`equilibria quickstart`: a net from nothing, and what it can do when it thinks longer."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from equilibria.cli.progress import Bar
+from equilibria.training import RECIPES, Recipe, Run, train
+from equilibria.training.evaluate import scores_by_steps
+
+LENGTHS = (16, 32, 64, 128, 256, 512)
+STEPS = (8, 16, 32, 64, 128, 256, 512, 1024)
+EXAMPLES = 100
+
+
+@dataclass(frozen=True)
+class Quickstart:
+    """Train a net that adds bits, then let it think longer on strings longer than it ever saw.
+
+    Takes a few minutes on a laptop. Writes the run, and a picture, into a folder.
+    """
+
+    out: Path = Path("runs/quickstart")
+    """Folder of the run and of accuracy.png."""
+    seed: int = 0
+    """Decides weights and data."""
+    steps: tyro.conf.Suppress[int] = RECIPES["prefix_sum/quick"].optim.steps
+
+    def run(self) -> int:
+        recipe = RECIPES["prefix_sum/quick"]
+        recipe = replace(recipe, seed=self.seed, optim=replace(recipe.optim, steps=self.steps))
+        console = Console()
+        console.print(
+            "The task: the running parity of a string of bits. In training the net sees strings of 32 bits and takes\n"
+            "up to 24 steps. Afterwards it gets strings of up to 512 bits, and as many steps as it needs.\n"
+        )
+        run = train(recipe, self.out, watcher=Bar(console))
+        grid = self._accuracy(run, recipe, console)
+        self._say(run, grid, console)
+        picture = self.out / "accuracy.png"
+        draw(grid, picture)
+        console.print(
+            f"\nPicture: {picture}    Run: {self.out}    Next: equilibria evaluate {self.out}", soft_wrap=True
+        )
+        return 0
+
+    def _accuracy(self, run: Run, recipe: Recipe, console: Console) -> dict[int, list[float]]:
+        model, grid = run.model(), {}
+        with console.status("thinking about longer strings"):
+            for length in LENGTHS:
+                grid[length] = scores_by_steps(model, recipe.task, length, STEPS, examples=EXAMPLES)
+        return grid
+
+    def _say(self, run: Run, grid: dict[int, list[float]], console: Console) -> None:
+        table = Table(title=f"Whole strings right, of {EXAMPLES} (rows: bits; columns: steps)", title_justify="left")
+        table.add_column("bits", justify="right")
+        for steps in STEPS:
+            table.add_column(str(steps), justify="right")
+        for length, scores in grid.items():
+            table.add_row(str(length), *(f"{score:.0%}" for score in scores))
+        console.print(table)
+        longest = next((one for one in run.summary["measurements"] if one["difficulty"] == LENGTHS[-1]), None)
+        if longest and longest["alignment"] is not None:
+            console.print(
+                f"AA score at {LENGTHS[-1]} bits: [bold]{longest['alignment']:.4f}[/bold]. 1 means that the net ends in "
+                "the same\nstate wherever it starts: it is path independent, and more steps can be trusted not to hurt."
+            )
+
+
+def draw(grid: dict[int, list[float]], path: Path) -> None:
+    """Accuracy against steps, a line per length."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
+    colours = mpl.colormaps["viridis"](torch.linspace(0, 0.9, len(grid)).tolist())
+    for colour, (length, scores) in zip(colours, grid.items(), strict=True):
+        axes.plot(STEPS, [100 * score for score in scores], marker="o", color=colour, label=f"{length} bits")
+    axes.axvspan(3, 24, color="0.9", label="steps in training")
+    axes.set(xscale="log", xlabel="steps", ylabel="whole strings right (%)", ylim=(-3, 103))
+    axes.set_xscale("log", base=2)
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

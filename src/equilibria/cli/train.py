@@ -1,0 +1,133 @@
+"""`equilibria train`."""
+
+import json
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.progress import Bar, measurement_table
+from equilibria.describe import nearest
+from equilibria.training import RECIPES, Interrupted, Measurement, Recipe, Run, train
+from equilibria.training.recipe import KINDS
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a net from a recipe, or go on with a training that was interrupted.
+
+    RECIPE is the name of a recipe (see `equilibria list recipes`), a JSON file, or the folder of a run. Every
+    field of it can be changed: `equilibria train prefix_sum/fast --seed 1 --optim.lr 3e-4`. A part is exchanged
+    by naming its kind: `--solver anderson --solver.memory 3`, `--extras progressive`, `--pretraining.steps 500`.
+    Ask for help after naming the recipe and the parts to see all their fields:
+    `equilibria train mazes/fast --net deep_thinking --help`.
+    """
+
+    recipe: tyro.conf.Positional[str] = "prefix_sum/fast"
+    """Name, JSON file or run folder."""
+    out: Path | None = None
+    """Folder of the run; left out: runs/<id of the recipe>."""
+    threads: int = 0
+    """Threads of torch; 0 leaves torch's choice. Results are equal to the last bit only for equal numbers."""
+    save_every: float = 30.0
+    """Seconds between savings of the state."""
+    json: Flag = False
+    """Print the run's summary as JSON, and nothing else, on standard output."""
+    change: Annotated[Recipe, tyro.conf.arg(name="")] = field(default_factory=Recipe)
+
+    def run(self) -> int:
+        use_threads(self.threads)
+        console = Console(stderr=self.json)
+        out = self.out or Path("runs") / self.change.id
+        try:
+            run = train(self.change, out, watcher=Bar(console), save_every=self.save_every)
+        except Interrupted as stopped:
+            raise Interrupted(f"{stopped}; to go on: equilibria train {out}") from stopped
+        if self.json:
+            print(json.dumps({"folder": str(run.folder), **run.summary}))
+        else:
+            show(run, console)
+        return 0
+
+
+def show(run: Run, console: Console) -> None:
+    """The summary of a finished run."""
+    summary = run.summary
+    measurements = [Measurement(**_numbers(line)) for line in summary["measurements"]]
+    console.print(
+        f"{summary['parameters']} parameters, trained in {summary['training_seconds']:.0f} s on {summary['threads']} "
+        f"thread(s), {summary['cell_evaluations']:,} cell evaluations; in {run.folder}",
+        soft_wrap=True,
+    )
+    if measurements:
+        console.print(measurement_table(measurements, summary["name"]))
+
+
+def with_recipe(arguments: list[str]) -> tuple[Train, list[str]]:
+    """The defaults of `train`, which depend on the recipe and the kinds named in the arguments, and what is left."""
+    if arguments[:1] != ["train"]:
+        return Train(), arguments
+    name = next((word for word in arguments[1:2] if not word.startswith("-")), None)
+    if name is None:
+        return Train(change=RECIPES["prefix_sum/fast"]), arguments
+    recipe, out = find_recipe(name)
+    recipe, rest = _exchanged(recipe, arguments)
+    return Train(recipe=name, out=out, change=recipe), rest
+
+
+def find_recipe(name: str) -> tuple[Recipe, Path | None]:
+    """A shipped recipe, a JSON file, or the recipe of a run folder, and that folder."""
+    if name in RECIPES:
+        return RECIPES[name], None
+    path = Path(name)
+    if (path / "recipe.json").is_file():
+        return Run(path).recipe, path
+    if path.is_file():
+        return Recipe.load(path), None
+    looks_like_a_path = path.suffix == ".json" or name.count(os.sep) > 1
+    reason = "no such file or run folder" if looks_like_a_path else nearest(name, list(RECIPES))
+    raise ValueError(f"there is no recipe {name!r}; {reason}")
+
+
+def _exchanged(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
+    """Exchange the parts whose kind the arguments name; those arguments are used up."""
+    changes: dict[str, Any] = {}
+    rest, words = [], iter(arguments)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        path = flag.removeprefix("--").replace("-", "_")
+        if not flag.startswith("--") or not _names_a_part(recipe, changes, path):
+            rest.append(word)
+            continue
+        value = value if equals else next(words, "")
+        changes[path] = _kinds(path, value)
+    if recipe.pretraining is None and any(word.startswith("--pretraining.") for word in rest):
+        changes["pretraining"] = {"steps": recipe.optim.steps // 2}
+    return (recipe.override(changes) if changes else recipe), rest
+
+
+def _names_a_part(recipe: Recipe, changes: dict[str, Any], path: str) -> bool:
+    if path in ("extras", "pretraining"):
+        return True
+    part: Any = replace(recipe) if not changes else recipe.override(changes)
+    for name in path.split("."):
+        part = getattr(part, name, None)
+    return isinstance(part, tuple(KINDS))
+
+
+def _kinds(path: str, value: str) -> Any:
+    if path == "extras":
+        return [] if value == "none" else value.split(",")
+    if path == "pretraining":
+        if value != "none":
+            raise ValueError(f"--pretraining can be 'none', got {value!r}; to have it, set --pretraining.steps")
+        return None
+    return value
+
+
+def _numbers(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: float("nan") if value is None else value for name, value in line.items()}

@@ -1,0 +1,44 @@
+"""From a recipe to a trained net."""
+
+from equilibria.training.depths import DEPTHS, Depth, Fixed, LogNormalPoisson, Uniform
+from equilibria.training.evaluate import Measurement, measure
+from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive
+from equilibria.training.fit import Trainer, TrainingDiverged
+from equilibria.training.recipe import Evaluation, Optim, Pretraining, Recipe
+from equilibria.training.recipes import RECIPES
+from equilibria.training.runs import Run, find_runs
+from equilibria.training.starts import STARTS, Mixed, Normal, Projected, Start, Zeros
+from equilibria.training.train import Interrupted, Watcher, train
+
+__all__ = [
+    "DEPTHS",
+    "EXTRAS",
+    "RECIPES",
+    "STARTS",
+    "AlignmentPenalty",
+    "Depth",
+    "Evaluation",
+    "Extra",
+    "Fixed",
+    "Interrupted",
+    "JacobianRegularisation",
+    "LogNormalPoisson",
+    "Measurement",
+    "Mixed",
+    "Normal",
+    "Optim",
+    "Pretraining",
+    "Progressive",
+    "Projected",
+    "Recipe",
+    "Run",
+    "Start",
+    "Trainer",
+    "TrainingDiverged",
+    "Uniform",
+    "Watcher",
+    "Zeros",
+    "find_runs",
+    "measure",
+    "train",
+]

@@ -1,0 +1,70 @@
+"""How many steps a solve takes during training. To add a rule: a `Depth`, and a line in DEPTHS."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from equilibria.solution import require_whole
+
+
+class Depth(ABC):
+    """A frozen dataclass that draws the number of steps of one training step."""
+
+    @abstractmethod
+    def draw(self, rng: torch.Generator) -> int:
+        """At least 1."""
+
+
+@dataclass(frozen=True)
+class Fixed(Depth):
+    """Always the same."""
+
+    steps: int = 32
+
+    def __post_init__(self) -> None:
+        require_whole("steps", self.steps, least=1, why="one step is one evaluation of the cell")
+
+    def draw(self, rng: torch.Generator) -> int:
+        return self.steps
+
+
+@dataclass(frozen=True)
+class Uniform(Depth):
+    """Any number from `low` to `high`, both included (paper, Section 5.1: 3..63 or 32..64)."""
+
+    low: int = 3
+    high: int = 63
+
+    def __post_init__(self) -> None:
+        require_whole("low", self.low, least=1, why="one step is one evaluation of the cell")
+        require_whole("high", self.high, least=self.low, why="it is the largest depth, and included")
+
+    def draw(self, rng: torch.Generator) -> int:
+        return int(torch.randint(self.low, self.high + 1, (), generator=rng))
+
+
+@dataclass(frozen=True)
+class LogNormalPoisson(Depth):
+    """1 + Poisson(rate), log rate ~ N(log mean - sigma^2 / 2, sigma): mostly short, sometimes long.
+
+    Geiping et al. 2025.
+    """
+
+    mean: float = 32.0
+    sigma: float = 0.5
+    most: int = 256  # longer draws are cut, which bounds the memory of backpropagation
+
+    def __post_init__(self) -> None:
+        if self.mean <= 0 or self.sigma < 0:
+            raise ValueError(f"mean must be > 0 and sigma >= 0, got {self.mean!r} and {self.sigma!r}")
+        require_whole("most", self.most, least=1, why="it is the largest depth, and included")
+
+    def draw(self, rng: torch.Generator) -> int:
+        normal = torch.randn((), generator=rng, dtype=torch.float64)
+        rate = torch.exp(math.log(self.mean) - self.sigma**2 / 2 + self.sigma * normal)
+        return min(1 + int(torch.poisson(rate, generator=rng)), self.most)
+
+
+DEPTHS: dict[str, type[Depth]] = {"fixed": Fixed, "uniform": Uniform, "log_normal_poisson": LogNormalPoisson}

@@ -1,0 +1,123 @@
+"""What is added to the loss. To add one: an `Extra`, and a line in EXTRAS."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from equilibria.gradients import Gradient
+from equilibria.model import EquilibriumModel, Output
+from equilibria.solution import Budget, require_share, require_whole
+from equilibria.solve import Solver
+from equilibria.tasks import Batch, Task
+from equilibria.weights import computed_once
+
+
+class Situation(NamedTuple):
+    """One training step, as an extra sees it."""
+
+    task: Task
+    model: EquilibriumModel
+    batch: Batch
+    z0: Tensor  # (batch, *state) where the solve began
+    output: Output
+    solver: Solver
+    gradient: Gradient
+    budget: Budget
+    rng: torch.Generator
+
+    def again(self, z0: Tensor, steps: int | None = None) -> Output:
+        """Another solve of the same inputs."""
+        budget = self.budget if steps is None else Budget(steps)
+        return self.model(self.batch.x, z0, solver=self.solver, gradient=self.gradient, budget=budget)
+
+
+class Extra(ABC):
+    """A frozen dataclass that changes the loss of a training step."""
+
+    @abstractmethod
+    def change(self, loss: Tensor, now: Situation) -> Tensor:
+        """The new loss: ()."""
+
+
+@dataclass(frozen=True)
+class AlignmentPenalty(Extra):
+    """weight x the mean dot product between the states reached from `starts` noisy starts (paper, Section 5.2).
+
+    It teaches path *dependence*, to see what is lost with it. With `normalise` the states are taken at unit
+    length, so that growing them is no way to change the penalty; the paper's is the plain dot product.
+    """
+
+    weight: float = 1.0
+    starts: int = 3
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        require_whole("starts", self.starts, least=2, why="alignment is between two states")
+
+    def change(self, loss: Tensor, now: Situation) -> Tensor:
+        states = [
+            now.again(torch.randn(now.z0.shape, generator=now.rng, dtype=now.z0.dtype)).solution.z.flatten(1)
+            for _ in range(self.starts)
+        ]
+        if self.normalise:
+            states = [torch.nn.functional.normalize(state, dim=1) for state in states]
+        dots = torch.stack([(one * other).sum(1) for one, other in combinations(states, 2)])  # (pairs, batch)
+        return loss + self.weight * dots.mean()
+
+
+@dataclass(frozen=True)
+class Progressive(Extra):
+    """(1 - share) loss + share x the loss after some steps without gradient and some with (Bansal et al. 2022).
+
+    Of m steps, n < m drawn uniformly are taken without recording, and then k of the m - n that are left.
+    """
+
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        require_share("share", self.share, "(0, 1]", "leave the extra out for none")
+
+    def change(self, loss: Tensor, now: Situation) -> Tensor:
+        m = now.budget.steps
+        n = int(torch.randint(0, m, (), generator=now.rng))
+        k = int(torch.randint(1, m - n + 1, (), generator=now.rng))
+        z = now.z0
+        if n:
+            with torch.no_grad():
+                z = now.again(z, n).solution.z
+        return (1 - self.share) * loss + self.share * now.task.loss(now.again(z, k).prediction, now.batch)
+
+
+@dataclass(frozen=True)
+class JacobianRegularisation(Extra):
+    """weight x |J^T e|^2 / n, e standard normal, J the cell's Jacobian where the solve ended (Bai et al. 2021).
+
+    Its expectation is the squared Frobenius norm of J per dimension of the state.
+    """
+
+    weight: float = 1.0
+    probes: int = 1
+
+    def __post_init__(self) -> None:
+        require_whole("probes", self.probes, least=1, why="leave the extra out for none")
+
+    def change(self, loss: Tensor, now: Situation) -> Tensor:
+        z = now.output.solution.z.detach().requires_grad_()
+        fz = computed_once(now.model.cell)(z, *now.model.inject(now.batch.x))
+        total = torch.zeros(())
+        for _ in range(self.probes):
+            e = torch.randn(z.shape, generator=now.rng, dtype=z.dtype)
+            (product,) = torch.autograd.grad(fz, z, e, create_graph=True)
+            total = total + product.square().mean()
+        return loss + self.weight * total / self.probes
+
+
+EXTRAS: dict[str, type[Extra]] = {
+    "alignment_penalty": AlignmentPenalty,
+    "progressive": Progressive,
+    "jacobian_regularisation": JacobianRegularisation,
+}

@@ -1,0 +1,110 @@
+"""The recipes that come with the library. `results/` has what each of them gave."""
+
+from dataclasses import replace
+
+from equilibria.nets import ConvNet, DenseNet, GraphNet, MatrixNet
+from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
+from equilibria.training.depths import Uniform
+from equilibria.training.recipe import Evaluation, Optim, Recipe
+from equilibria.training.starts import Mixed
+
+PREFIX_SUM = Recipe(
+    name="prefix_sum/fast",
+    task=PrefixSum(),
+    net=ConvNet(width=32, norm="channel"),
+    start=Mixed(),
+    depth=Uniform(3, 24),
+    optim=Optim(steps=1200, batch=150, lr=1e-3, schedule="cosine", warmup=50, averaging=0.99),
+    evaluation=Evaluation(
+        at=((64, 100), (256, 300)),
+        every=200,
+        finally_at=((16, 100), (32, 100), (64, 200), (128, 300), (256, 600), (512, 1000), (1024, 2000)),
+    ),
+    source="cell: paper, Appendix B; norm over the channels of each position, depth and rate from trials (docs/LOG.md)",
+)
+
+MAZES = Recipe(
+    name="mazes/fast",
+    task=Mazes(),
+    net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2),
+    start=Mixed(),
+    depth=Uniform(6, 24),
+    optim=Optim(steps=4000, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
+    evaluation=Evaluation(
+        at=((9, 50), (13, 100), (25, 400)),
+        every=400,
+        examples=60,
+        finally_at=((9, 50), (13, 100), (25, 400), (31, 600), (59, 800)),
+    ),
+    source="steps at test: paper, Appendix C; the small net and its training from trials (docs/LOG.md)",
+)
+
+BLURRY_MNIST = Recipe(
+    name="blurry_mnist/fast",
+    task=BlurryMNIST(),
+    net=DenseNet(width=256),
+    start=Mixed(),
+    depth=Uniform(3, 12),
+    optim=Optim(steps=4000, batch=128, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.01),
+    evaluation=Evaluation(
+        at=((2.0, 50), (3.5, 50), (5.5, 50)),
+        every=1000,
+        examples=1000,
+        finally_at=tuple((sigma, 100) for sigma in BlurryMNIST().test_difficulties),
+        finally_examples=10_000,
+    ),
+    source="fully connected residual cell: paper, Appendix H; the rest from trials (docs/LOG.md)",
+)
+
+MATRIX_INVERSION = Recipe(
+    name="matrix_inversion/fast",
+    task=MatrixInversion(),
+    net=MatrixNet(channels=2, powers=3),
+    start=Mixed(scale=0.3),
+    depth=Uniform(8, 32),
+    optim=Optim(steps=1500, batch=64, lr=3e-2, schedule="cosine", warmup=50, clip=0.1),
+    evaluation=Evaluation(
+        at=((0.5, 100), (0.1, 500)),
+        every=250,
+        finally_at=((0.5, 100), (0.5, 500), (0.1, 100), (0.1, 500)),
+    ),
+    source="task: paper, Appendix I; a cell that multiplies matrices is ours",
+)
+
+EDGE_COPY = Recipe(
+    name="edge_copy/fast",
+    task=EdgeCopy(),
+    net=GraphNet(width=32),
+    start=Mixed(),
+    depth=Uniform(3, 12),
+    optim=Optim(steps=2000, batch=64, lr=3e-3, schedule="cosine", warmup=50, averaging=0.99),
+    evaluation=Evaluation(at=((10, 50), (15, 50), (30, 50)), every=500, finally_at=((10, 100), (15, 100), (30, 100))),
+    source="GINE cell: paper, Appendix J; means instead of sums, and the rest, from trials (docs/LOG.md)",
+)
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        PREFIX_SUM,
+        replace(
+            PREFIX_SUM,
+            name="prefix_sum/quick",
+            optim=replace(PREFIX_SUM.optim, steps=500),
+            evaluation=replace(PREFIX_SUM.evaluation, finally_examples=100),
+            source="prefix_sum/fast, shorter: for the quickstart",
+        ),
+        MAZES,
+        BLURRY_MNIST,
+        MATRIX_INVERSION,
+        replace(
+            MATRIX_INVERSION,
+            name="matrix_inversion/dense",
+            net=DenseNet(width=512),
+            optim=Optim(steps=4000, batch=128, lr=1e-3, schedule="cosine", warmup=50, averaging=0.99),
+            start=Mixed(),
+            depth=Uniform(3, 12),
+            source="cell: paper, Appendix I; shorter and at a random depth",
+        ),
+        EDGE_COPY,
+    )
+}

@@ -1,0 +1,84 @@
+"""Where a solve begins during training. To add one: a `Start`, and a line in STARTS."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from equilibria.model import EquilibriumModel, encoded, zeros
+from equilibria.solution import require_share
+
+
+class Start(ABC):
+    """A frozen dataclass that makes the first states of a batch."""
+
+    def prepare(self, model: EquilibriumModel) -> None:
+        """Give the model the start that it will also have after training, if that is not its own."""
+        del model  # most leave it as it is
+
+    @abstractmethod
+    def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
+        """The first states for training, given the ones the model would take: (batch, *state)."""
+
+
+@dataclass(frozen=True)
+class Zeros(Start):
+    """Always the zero state."""
+
+    def prepare(self, model: EquilibriumModel) -> None:
+        if _sees_the_input(model):
+            raise ValueError(
+                "start zeros does not fit this net, whose first state is made from the input; use start projected"
+            )
+
+    def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
+        return usual
+
+
+@dataclass(frozen=True)
+class Normal(Start):
+    """Gaussian noise. (After training the model starts from zeros like the others.)"""
+
+    scale: float = 1.0
+
+    def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
+        return self.scale * torch.randn(usual.shape, generator=rng, dtype=usual.dtype)
+
+
+@dataclass(frozen=True)
+class Mixed(Start):
+    """Each **example** gets noise with probability `share`, and the usual start otherwise (paper, Section 5.1)."""
+
+    share: float = 0.5
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_share("share", self.share, "(0, 1]", "it is the probability of noise; use zeros for none")
+
+    def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
+        noisy = torch.rand(len(usual), generator=rng) < self.share
+        noise = self.scale * torch.randn(usual.shape, generator=rng, dtype=usual.dtype)
+        return torch.where(noisy.view(-1, *(1 for _ in usual.shape[1:])), noise, usual)
+
+
+@dataclass(frozen=True)
+class Projected(Start):
+    """The input itself, projected by the encoder, or by the net's own first layer if it has one."""
+
+    def prepare(self, model: EquilibriumModel) -> None:
+        if model.init is zeros:
+            model.init = encoded
+        elif not _sees_the_input(model):
+            raise ValueError("start projected does not fit this net, whose state has another shape; use start zeros")
+
+    def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
+        return usual
+
+
+def _sees_the_input(model: EquilibriumModel) -> bool:
+    """Whether the first state is made from the input."""
+    return model.init is encoded or isinstance(model.init, nn.Module)
+
+
+STARTS: dict[str, type[Start]] = {"zeros": Zeros, "normal": Normal, "mixed": Mixed, "projected": Projected}
