@@ -7,6 +7,10 @@ import torch
 from torch import Tensor
 
 
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def column(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
     """A batch of states that are one number each: (batch, 1)."""
     return torch.tensor(values, dtype=dtype)[:, None]

@@ -5,9 +5,21 @@ from pathlib import Path
 
 import equilibria
 
-CORE = ["rows", "cycles", "solution", "active", "solve", "solvers", "gradients", "weights", "model"]
+CORE = [
+    "describe",
+    "files",
+    "rows",
+    "cycles",
+    "solution",
+    "active",
+    "solve",
+    "solvers",
+    "gradients",
+    "weights",
+    "model",
+]
 APART = ["tasks"]  # know nothing of the core, nor the core of them
-ABOVE = ["nets"]  # may use both
+ABOVE = ["nets", "folders", "diagnostics", "training", "cli", "__main__"]  # may use both
 SOURCE = Path(equilibria.__file__).parent
 
 

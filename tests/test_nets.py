@@ -2,29 +2,37 @@
 
 import pytest
 import torch
+from problems import rng
 from torch import nn
 from torch.nn.utils import parametrize
 
 from equilibria import Budget, EquilibriumModel
-from equilibria.nets import NETS, ConvNet, DeepThinking, DenseNet, Feedforward, GraphNet, Net, count_parameters
+from equilibria.nets import (
+    NETS,
+    ConvNet,
+    DeepThinking,
+    DenseNet,
+    Feedforward,
+    GraphNet,
+    MatrixNet,
+    Net,
+    count_parameters,
+)
 from equilibria.nets.graph import GINE
 from equilibria.nets.norms import ChannelNorm
-from equilibria.tasks import EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
+from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
 
 SEQUENCE, IMAGE, VECTOR, GRAPH = PrefixSum(), Mazes(), MatrixInversion(side=6), EdgeCopy()
 SMALL: dict[str, Net] = {
     "conv": ConvNet(width=8),
     "dense": DenseNet(width=16),
     "graph": GraphNet(width=8),
+    "matrix": MatrixNet(channels=2),
     "feedforward": Feedforward(ConvNet(width=8), depth=3),
     "deep_thinking": DeepThinking(width=8),
 }
 SIZES = {SEQUENCE: (16, 40), IMAGE: (9, 13), VECTOR: (0.5, 0.1), GRAPH: (3, 7)}
 PAIRS = [(SMALL[name], task) for name in NETS for task in SIZES if task.layout in NETS[name].layouts]
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def same(one: EquilibriumModel, other: EquilibriumModel) -> bool:
@@ -133,6 +141,18 @@ def test_gine_against_torch_geometric(aggregate):
         torch.testing.assert_close(ours[i], expected, rtol=1e-5, atol=1e-5)
 
 
+def test_the_matrix_cell_can_be_the_gradient_step_of_inversion():
+    """Z' = Z + (B^T (I - A Z)), with A = |A| B: its weights set by hand, it converges to the inverse from anywhere."""
+    model = MatrixNet(channels=1, powers=2).build(VECTOR).double()
+    with torch.no_grad():
+        model.cell.mix.copy_(torch.tensor([[0.0, -1.0, 0.0]]))  # - B Z
+        model.cell.drive.copy_(torch.tensor([[1.0, 0.0, 0.0]]))  # + I / |A|
+    x = VECTOR.sample(3, 0.5, rng()).x.double()
+    for start in (None, torch.randn(3, 1, 6, 6, generator=rng(), dtype=torch.float64)):
+        prediction = model.readout(model.equilibrium(x, start, budget=Budget(20_000, tol=1e-12)).z)
+        torch.testing.assert_close(prediction.view(3, 6, 6), torch.linalg.inv(x), rtol=1e-6, atol=1e-6)
+
+
 def test_feedforward_shares_no_weights():
     body = ConvNet(8)
     tied, stacked = body.build(SEQUENCE), Feedforward(body, depth=5).build(SEQUENCE)
@@ -157,6 +177,7 @@ def test_recall_shows_the_raw_input_at_every_step():
         (lambda: DenseNet(cell="lstm"), "unknown cell 'lstm'; use one of plain, residual"),  # pyright: ignore[reportArgumentType]
         (lambda: GraphNet(aggregate="max"), "unknown aggregate 'max'"),  # pyright: ignore[reportArgumentType]
         (lambda: Feedforward(depth=0), "depth must be >= 1"),
+        (lambda: MatrixNet().build(BlurryMNIST()), "MatrixNet goes from a square matrix to another, and BlurryMNIST"),
         (lambda: ConvNet().build(GRAPH), "ConvNet takes a sequence or image, and EdgeCopy gives a graph"),
     ],
 )

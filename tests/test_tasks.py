@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problems import rng
 from torch import Tensor
 
 from equilibria.tasks import TASKS, BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
@@ -19,10 +20,6 @@ from equilibria.tasks.digits import IDX, _ArraysOnly, unpack
 from equilibria.tasks.mazes import FAMILIES, is_open
 
 EASY = {"prefix_sum": 16, "mazes": 9, "blurry_mnist": 2.0, "matrix_inversion": 0.5, "edge_copy": 5}
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Equilibrium models: networks whose answer is the state that a learned map settles on."""
 
+from equilibria.folders import load, save
 from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Phantom
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solution import Budget, Keep, Solution, Status, Step
@@ -26,5 +27,7 @@ __all__ = [
     "Solver",
     "Status",
     "Step",
+    "load",
+    "save",
     "solve",
 ]

@@ -77,14 +77,15 @@ def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
         raise _wrong(where, data, f"the name of one of {', '.join(members)}")
     if data["kind"] not in members:
         raise ValueError(f"{where or 'kind'} cannot be {data['kind']!r}; {nearest(str(data['kind']), list(members))}")
-    rest = {key: value for key, value in data.items() if key != "kind"}
-    return _dataclass(rest, members[data["kind"]], registries, where)
+    return _dataclass(data, members[data["kind"]], registries, where)
 
 
 def _dataclass(data: Any, kind: type, registries: Registries, where: str) -> Any:
     if not isinstance(data, dict):
         raise _wrong(where, data, f"the fields of {kind.__name__}")
     annotations = typing.get_type_hints(kind)
+    if any(members.get(data.get("kind", "")) is kind for members in registries.values()):
+        data = {key: value for key, value in data.items() if key != "kind"}  # the annotation said it already
     known = [field.name for field in dataclasses.fields(kind)]
     for name in data:
         if name not in known:

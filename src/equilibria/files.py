@@ -22,10 +22,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         unfinished.replace(path)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise OSError(
                 error.errno,
-                f"no space left for {path} ({len(content) / 1e6:.1f} MB); free some and start again: "
+                f"no room for {path} ({len(content) / 1e6:.1f} MB); free some and start again: "
                 "what was written before is intact",
             ) from error
         raise

@@ -48,7 +48,8 @@ class Evaluate:
             wrong = difference(run.summary["measurements"], measured) if self.check else []
             failed |= bool(wrong)
             results.append({"folder": str(folder), "measurements": [as_line(one) for one in measured], "wrong": wrong})
-            console.print(measurement_table(measured, str(folder)))
+            if not self.json:
+                console.print(measurement_table(measured, str(folder)))
             for sentence in wrong:
                 console.print(f"[red]{sentence}[/red]", soft_wrap=True)
         if self.check and not failed:

@@ -39,7 +39,7 @@ class List:
             for heading in rows[0]:
                 table.add_column(heading)
             for row in rows:
-                table.add_row(*("" if value is None else str(value) for value in row.values()))
+                table.add_row(*map(_shown, row.values()))
             Console().print(table)
         return 0
 
@@ -55,6 +55,12 @@ class List:
             {"name": name, "class": kind.__name__, "what": (kind.__doc__ or "").strip().split("\n")[0]}
             for name, kind in PARTS[self.what].items()
         ]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
 
 
 def _run_row(run: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a training looks like in a terminal."""
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -51,19 +52,20 @@ class Bar(Watcher):
 
 def measurement_table(measurements: list[Measurement], title: str) -> Table:
     """Measurements as people read them."""
-    table = Table(title=title, title_justify="left")
-    for heading in ("difficulty", "steps", "score", "constant", "AA", "residual", "steps used", "cycling", "diverged"):
-        table.add_column(heading, justify="right")
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+    for heading in ("difficulty", "steps", "score", "", "constant", "AA", "residual", "used", "cycling", "diverged"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for one in measurements:
         table.add_row(
             str(one.difficulty),
             str(one.steps),
-            f"{one.score:.5g} ± {one.standard_error:.1g}",
-            f"{one.constant:.4g}",
+            f"{one.score:.4g}",
+            f"± {one.standard_error:.1g}",
+            f"{one.constant:.3g}",
             f"{one.alignment:.4f}",
             f"{one.residual:.1e}",
             f"{one.steps_used:.0f}",
-            f"{one.cycling}/{one.examples}",
-            f"{one.diverged}/{one.examples}",
+            f"{one.cycling / one.examples:.0%}",
+            f"{one.diverged / one.examples:.0%}",
         )
     return table

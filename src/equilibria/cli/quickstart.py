@@ -66,8 +66,8 @@ class Quickstart:
         longest = next((one for one in run.summary["measurements"] if one["difficulty"] == LENGTHS[-1]), None)
         if longest and longest["alignment"] is not None:
             console.print(
-                f"AA score at {LENGTHS[-1]} bits: [bold]{longest['alignment']:.4f}[/bold]. 1 means that the net ends in "
-                "the same\nstate wherever it starts: it is path independent, and more steps can be trusted not to hurt."
+                f"AA score at {LENGTHS[-1]} bits: [bold]{longest['alignment']:.4f}[/bold]. 1 means that the net ends "
+                "in the same\nstate wherever it starts: it is path independent, and more steps do not hurt."
             )
 
 

@@ -38,7 +38,7 @@ def alignment_score(
     for partner in derangements(len(x), others, rng):
         other = model.equilibrium(x, usual.z[partner], solver=solver, budget=budget, trace=False)
         good = ~(lost | (other.status == Status.DIVERGED))
-        cosine = cosine_similarity(usual.z.flatten(1), other.z.flatten(1))
+        cosine = cosine_similarity(usual.z.flatten(1), other.z.flatten(1)).clamp(-1, 1)  # rounding may exceed 1
         total += torch.where(good, cosine, 0)
         count += good
     return Alignment(total / count, others - count.long())

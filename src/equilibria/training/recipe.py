@@ -169,8 +169,8 @@ class Recipe:
             part: Any = data
             for i, name in enumerate(parents):
                 part = _into(part, name, ".".join(parents[: i + 1]))
-            place = int(last) if isinstance(part, list) and last.isdigit() else last
             _check_known(part, last, path)
+            place: Any = int(last) if isinstance(part, list) else last
             part[place] = changes[path] if isinstance(changes[path], dict) else to_data(changes[path], KINDS)
             data = Recipe.from_data(data).data() if not parents else data  # bare kinds become their fields
         return Recipe.from_data(data)

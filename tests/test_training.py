@@ -1,0 +1,168 @@
+"""Training: it learns, it can be stopped and gone on with to the last bit, and it keeps what the recipe asks for."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from equilibria import Anderson, Backprop, Budget, Implicit
+from equilibria.nets import ConvNet, DeepThinking, Feedforward
+from equilibria.tasks import EdgeCopy, PrefixSum
+from equilibria.training import (
+    EXTRAS,
+    Evaluation,
+    Fixed,
+    Mixed,
+    Optim,
+    Pretraining,
+    Projected,
+    Recipe,
+    Trainer,
+    TrainingDiverged,
+    Uniform,
+    measure,
+    train,
+)
+
+SMALL = Recipe(
+    task=PrefixSum(train_difficulties=(6, 8)),
+    net=ConvNet(8),
+    start=Mixed(),
+    depth=Uniform(2, 4),
+    optim=Optim(steps=12, batch=8, lr=1e-2, averaging=0.9, schedule="cosine", warmup=2),
+    evaluation=Evaluation(at=((6, 4), (8, 8)), every=4, examples=12),
+)
+
+
+def weights(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def equal(one, other):
+    assert one.keys() == other.keys()
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def trained(recipe, steps=None):
+    trainer = Trainer(recipe)
+    while not trainer.done and trainer.step_count != steps:
+        trainer.step()
+    return trainer
+
+
+@pytest.mark.parametrize("cut", [1, 5, 11])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        SMALL,
+        replace(SMALL, pool=40),
+        replace(SMALL, extras=tuple(kind() for kind in EXTRAS.values())),
+        replace(SMALL, gradient=Implicit(), solver=Anderson(), pretraining=Pretraining(6, Fixed(2))),
+    ],
+    ids=["fresh", "pool", "extras", "pretraining"],
+)
+def test_going_on_from_saved_tensors_is_the_same_to_the_last_bit(recipe, cut):
+    whole = trained(recipe)
+    first = trained(recipe, cut)
+    second = Trainer(recipe)
+    second.restore({name: tensor.clone() for name, tensor in first.tensors().items()})
+    first.step()  # must not disturb what was taken from it
+    while not second.done:
+        second.step()
+    assert equal(whole.tensors(), second.tensors())
+
+
+def test_it_learns():
+    recipe = Recipe(
+        task=EdgeCopy(train_difficulties=(4,)),
+        depth=Fixed(4),
+        optim=Optim(steps=150, batch=32, lr=5e-3),
+        evaluation=Evaluation(at=((4, 10),), examples=50),
+    ).override({"net": "graph"})
+    trainer = Trainer(recipe)
+    before = measure(trainer.trained(), recipe.task, 6, Budget(10), examples=50)
+    while not trainer.done:
+        trainer.step()
+    after = measure(trainer.trained(), recipe.task, 6, Budget(10), examples=50, alignment_examples=20)
+    assert after.score < 0.05 * after.constant < before.score
+    assert after.constant == pytest.approx(1 / 3, rel=0.1)
+    assert 0.9 < after.alignment <= 1
+
+
+def test_the_averaged_weights_are_the_running_mean():
+    trainer = Trainer(SMALL)
+    mean = weights(trainer.model)
+    for step in range(5):
+        trainer.step()
+        decay = min(0.9, (1 + step) / (10 + step))
+        mean = {name: decay * mean[name] + (1 - decay) * value for name, value in weights(trainer.model).items()}
+    for name, value in weights(trainer.trained()).items():
+        torch.testing.assert_close(value, mean[name], rtol=1e-5, atol=1e-6)
+
+
+def test_the_best_weights_are_kept_and_of_equals_the_latest():
+    trainer = Trainer(replace(SMALL, select="best"))
+    seen = []
+    for score in (0.2, 0.5, 0.5, 0.1):
+        trainer.step()
+        seen.append(weights(trainer.averaged))
+        trainer.consider(score)
+    assert equal(weights(trainer.trained()), seen[2])
+    last = Trainer(SMALL)
+    last.step()
+    last.consider(0.9)
+    last.step()
+    assert equal(weights(last.trained()), weights(last.averaged))
+
+
+def test_a_pool_is_all_there_is():
+    trainer = Trainer(replace(SMALL, pool=6, task=PrefixSum(train_difficulties=(20,))))
+    seen = {tuple(row.flatten().tolist()) for _ in range(40) for row in trainer._batch().x}
+    assert len(seen) == 6
+
+
+def test_all_training_difficulties_are_drawn():
+    trainer = Trainer(SMALL)
+    assert {trainer._batch().difficulty for _ in range(30)} == {6, 8}
+
+
+def test_pretraining_unrolls_whatever_the_recipe_solves_with():
+    """The first steps must be those of a recipe that unrolls from the beginning."""
+    later = replace(SMALL, solver=Anderson(), gradient=Implicit(), pretraining=Pretraining(6, Uniform(2, 4)))
+    plain = replace(SMALL, gradient=Backprop())
+    assert equal(trained(later, 6).tensors(), trained(plain, 6).tensors())
+    assert not equal(trained(later, 8).tensors(), trained(plain, 8).tensors())
+
+
+@pytest.mark.parametrize("net", [Feedforward(ConvNet(8), depth=3), DeepThinking(8), ConvNet(8, injection="none")])
+def test_baselines_train_too(net):
+    start = {} if isinstance(net, Feedforward) else {"start": Projected()}
+    trainer = trained(replace(SMALL, net=net, depth=Fixed(1), **start), 3)
+    assert trainer.step().loss > 0
+
+
+def test_a_loss_that_is_never_finite_ends_the_training_with_advice():
+    recipe = replace(SMALL, optim=replace(SMALL.optim, steps=100, warmup=0, lr=1e30, clip=0.0, schedule="constant"))
+    with pytest.raises(TrainingDiverged, match=r"lower optim\.lr"):
+        trained(replace(recipe, net=ConvNet(8, norm="none")))
+
+
+def test_threads_of_evaluation_do_not_disturb_training(tmp_path):
+    """Evaluations draw from generators of their own."""
+    with_them = train(SMALL, tmp_path / "a").model()
+    without = train(replace(SMALL, evaluation=Evaluation()), tmp_path / "b").model()
+    assert equal(weights(with_them), weights(without))
+
+
+def test_a_run_records_what_it_measured(tmp_path):
+    run = train(SMALL, tmp_path / "run")
+    lines = run.metrics()
+    evaluations = [line for line in lines if "evaluation" in line]
+    assert [line["step"] for line in evaluations] == [4, 8, 12]
+    assert [(one["difficulty"], one["steps"]) for one in evaluations[0]["evaluation"]] == [(6, 4), (8, 8)]
+    assert all(0 <= one["score"] <= 1 and -1 <= one["alignment"] <= 1 for one in evaluations[0]["evaluation"])
+    assert [line["step"] for line in lines if "loss" in line] == [10, 12]
+    assert run.summary["cell_evaluations"] >= 12 * 8 * 2
+    assert run.summary["id"] == SMALL.id
+    again = [measure(run.model(), SMALL.task, 6, SMALL.evaluation.budget(4), examples=1000, alignment_examples=100)]
+    assert again[0].score == pytest.approx(run.summary["measurements"][0]["score"])
