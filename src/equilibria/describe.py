@@ -18,7 +18,7 @@ Registries = Mapping[type, Mapping[str, type]]  # an abstract kind -> the names 
 
 
 def to_data(thing: Any, registries: Registries) -> Any:
-    """`thing` as dicts, lists, strings and numbers."""
+    """`thing` as dicts, lists, strings and numbers; what is plain data already stays as it is."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         names = [name for members in registries.values() for name, kind in members.items() if kind is type(thing)]
         if not names and isinstance(thing, tuple(registries)):
@@ -27,6 +27,8 @@ def to_data(thing: Any, registries: Registries) -> Any:
         return {"kind": names[0], **data} if names else data
     if isinstance(thing, (tuple, list)):
         return [to_data(part, registries) for part in thing]
+    if isinstance(thing, dict):
+        return {key: to_data(value, registries) for key, value in thing.items()}
     if isinstance(thing, Path):
         return str(thing)
     if thing is None or isinstance(thing, (str, int, float, bool)):

@@ -1,6 +1,5 @@
 """What a training looks like in a terminal."""
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -52,7 +51,7 @@ class Bar(Watcher):
 
 def measurement_table(measurements: list[Measurement], title: str) -> Table:
     """Measurements as people read them."""
-    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
     for heading in ("difficulty", "steps", "score", "", "constant", "AA", "residual", "used", "cycling", "diverged"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in measurements:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-import tyro
 from rich.console import Console
 from rich.table import Table
 
@@ -28,14 +27,12 @@ class Quickstart:
     """Folder of the run and of accuracy.png."""
     seed: int = 0
     """Decides weights and data."""
-    steps: tyro.conf.Suppress[int] = RECIPES["prefix_sum/quick"].optim.steps
 
     def run(self) -> int:
-        recipe = RECIPES["prefix_sum/quick"]
-        recipe = replace(recipe, seed=self.seed, optim=replace(recipe.optim, steps=self.steps))
+        recipe = replace(RECIPES["prefix_sum/quick"], seed=self.seed)
         console = Console()
         console.print(
-            "The task: the running parity of a string of bits. In training the net sees strings of 32 bits and takes\n"
+            "The task: the running parity of a string of bits. In training the net sees strings of 32 bits and takes "
             "up to 24 steps. Afterwards it gets strings of up to 512 bits, and as many steps as it needs.\n"
         )
         run = train(recipe, self.out, watcher=Bar(console))
@@ -56,7 +53,8 @@ class Quickstart:
         return grid
 
     def _say(self, run: Run, grid: dict[int, list[float]], console: Console) -> None:
-        table = Table(title=f"Whole strings right, of {EXAMPLES} (rows: bits; columns: steps)", title_justify="left")
+        console.print(f"\nWhole strings right, of {EXAMPLES} (rows: bits; columns: steps)")
+        table = Table(box=None)
         table.add_column("bits", justify="right")
         for steps in STEPS:
             table.add_column(str(steps), justify="right")
@@ -67,7 +65,7 @@ class Quickstart:
         if longest and longest["alignment"] is not None:
             console.print(
                 f"AA score at {LENGTHS[-1]} bits: [bold]{longest['alignment']:.4f}[/bold]. 1 means that the net ends "
-                "in the same\nstate wherever it starts: it is path independent, and more steps do not hurt."
+                "in the same state wherever it starts: it is path independent, and more steps do not hurt."
             )
 
 

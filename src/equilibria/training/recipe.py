@@ -66,9 +66,10 @@ class Evaluation:
     tol: float = 1e-4  # samples whose relative residual falls below it stop; so do those that cycle
     finally_at: tuple[tuple[int | float, int], ...] = ()  # the same for the trained net; empty: as during training
     finally_examples: int = 1000
+    finally_aligned: int = 100  # how many of them also get an AA score, from 10 other starts each
 
     def __post_init__(self) -> None:
-        for name in ("every", "examples", "finally_examples"):
+        for name in ("every", "examples", "finally_examples", "finally_aligned"):
             require_whole(name, getattr(self, name), least=1, why="leave `at` empty to measure nothing")
         for _, steps in (*self.at, *self.finally_at):
             require_whole("steps of an evaluation", steps, least=1, why="pairs are (difficulty, steps)")
@@ -171,7 +172,7 @@ class Recipe:
                 part = _into(part, name, ".".join(parents[: i + 1]))
             _check_known(part, last, path)
             place: Any = int(last) if isinstance(part, list) else last
-            part[place] = changes[path] if isinstance(changes[path], dict) else to_data(changes[path], KINDS)
+            part[place] = to_data(changes[path], KINDS)
             data = Recipe.from_data(data).data() if not parents else data  # bare kinds become their fields
         return Recipe.from_data(data)
 

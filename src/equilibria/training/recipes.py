@@ -18,7 +18,8 @@ PREFIX_SUM = Recipe(
     evaluation=Evaluation(
         at=((64, 100), (256, 300)),
         every=200,
-        finally_at=((16, 100), (32, 100), (64, 200), (128, 300), (256, 600), (512, 1000), (1024, 2000)),
+        finally_at=((16, 100), (32, 100), (64, 200), (128, 300), (256, 400), (512, 600), (1024, 1200)),
+        finally_aligned=30,
     ),
     source="cell: paper, Appendix B; norm over the channels of each position, depth and rate from trials (docs/LOG.md)",
 )

@@ -17,7 +17,6 @@ from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Metrics, Run, Saved, as_line
 
 LOG_EVERY = 10  # training steps
-ALIGNMENT_EXAMPLES = 100  # of a final measurement
 
 
 class Interrupted(Exception):
@@ -116,7 +115,7 @@ def measure_finally(
             difficulty,
             evaluation.budget(steps),
             examples=count,
-            alignment_examples=min(count, ALIGNMENT_EXAMPLES),
+            alignment_examples=min(count, evaluation.finally_aligned),
         )
         for difficulty, steps in at or evaluation.finally_at or evaluation.at
     ]

@@ -1,0 +1,209 @@
+"""The command line, as a shell would call it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from equilibria.cli import main
+from equilibria.training import RECIPES, Run
+
+FEW = [
+    *("--optim.steps", "4", "--optim.batch", "4", "--net.width", "8"),
+    *(
+        "--evaluation.at",
+        "6",
+        "5",
+        "--evaluation.finally-at",
+        "6",
+        "5",
+        "8",
+        "8",
+        "--evaluation.finally-examples",
+        "20",
+    ),
+]
+
+
+def shell(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "equilibria", *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.fixture
+def run(tmp_path, capsys) -> Path:
+    assert main(["train", "prefix_sum/fast", "--out", str(tmp_path / "run"), *FEW]) == 0
+    capsys.readouterr()
+    return tmp_path / "run"
+
+
+def test_help_is_for_newcomers(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(command in shown for command in ("quickstart", "list", "train", "evaluate"))
+    with pytest.raises(SystemExit):
+        main(["train", "mazes/fast", "--solver", "broyden", "--help"])
+    shown = capsys.readouterr().out
+    assert all(flag in shown for flag in ("--solver.memory", "--net.width", "--optim.lr", "--task.family", "--seed"))
+
+
+def test_train_prints_json_for_programs(tmp_path):
+    finished = shell("train", "prefix_sum/fast", "--json", *FEW, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    summary = json.loads(finished.stdout)
+    assert (tmp_path / summary["folder"] / "model.safetensors").is_file()
+    assert summary["folder"] == f"runs/{summary['id']}"
+    assert [one["difficulty"] for one in summary["measurements"]] == [6, 8]
+
+
+def test_every_kind_of_change_arrives(tmp_path):
+    out = str(tmp_path / "run")
+    changes = [
+        *("--seed", "3", "--solver", "anderson", "--solver.memory", "3", "--start=normal", "--depth", "fixed"),
+        *("--depth.steps", "2", "--extras", "progressive,alignment_penalty", "--extras.1.weight", "0.5"),
+        *("--pretraining.steps", "2", "--gradient", "implicit", "--gradient.budget.steps", "3", "--net.weight-norm"),
+        *("--optim.drops", "0.1", "0.2"),
+    ]
+    assert main(["train", "prefix_sum/fast", "--out", out, *FEW, *changes]) == 0
+    recipe = Run(Path(out)).recipe
+    expected = RECIPES["prefix_sum/fast"].override(
+        {
+            "seed": 3,
+            "solver": "anderson",
+            "solver.memory": 3,
+            "start": "normal",
+            "depth": "fixed",
+            "depth.steps": 2,
+            "extras": ["progressive", {"kind": "alignment_penalty", "weight": 0.5}],
+            "optim.steps": 4,
+            "optim.batch": 4,
+            "optim.drops": [0.1, 0.2],
+            "pretraining": {"steps": 2},
+            "gradient": "implicit",
+            "gradient.budget.steps": 3,
+            "net.weight_norm": True,
+            "net.width": 8,
+            "evaluation.at": [[6, 5]],
+            "evaluation.finally_at": [[6, 5], [8, 8]],
+            "evaluation.finally_examples": 20,
+        }
+    )
+    assert recipe == expected
+
+
+def test_a_recipe_from_a_file_and_from_a_run(tmp_path, run, capsys):
+    path = run / "recipe.json"
+    assert main(["train", str(path), "--seed", "5", "--out", str(tmp_path / "five"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == Run(tmp_path / "five").recipe.id
+    assert Run(tmp_path / "five").recipe.seed == 5
+    assert main(["train", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == Run(run).recipe.id
+
+
+def test_evaluate(run, capsys):
+    assert main(["evaluate", str(run), "--check"]) == 0
+    assert "all numbers are as recorded" in capsys.readouterr().out
+    assert main(["evaluate", str(run), "--at", "10", "4", "--examples", "9", "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    (one,) = result["measurements"]
+    assert (one["difficulty"], one["steps"], one["examples"]) == (10, 4, 9)
+
+
+def test_evaluate_fails_if_the_numbers_are_not_what_was_recorded(run, capsys):
+    path = run / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["measurements"][1]["alignment"] -= 0.1
+    path.write_text(json.dumps(summary))
+    assert main(["evaluate", str(run), "--check"]) == 1
+    assert "difficulty 8, 8 steps: alignment is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["recipes", "tasks", "nets", "solvers", "gradients", "starts", "depths", "extras"])
+def test_list(what, capsys):
+    assert main(["list", what, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) >= 3
+    assert main(["list", what]) == 0
+    shown = capsys.readouterr().out
+    assert all(row["name"] in shown for row in rows)
+
+
+def test_list_runs(run, capsys):
+    assert main(["list", "runs", "--folder", str(run.parent), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["state"], row["step"], row["name"]) == ("finished", 4, "prefix_sum/fast")
+    assert main(["list", "runs", "--folder", str(run / "nothing")]) == 0
+    assert "no runs yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "prefix_sm/fast"], "there is no recipe 'prefix_sm/fast'; did you mean prefix_sum/fast"),
+        (["train", "no/such/file.json"], "no such file or run folder"),
+        (["train", "prefix_sum/fast", "--net", "cnn"], "net cannot be 'cnn'"),
+        (["train", "prefix_sum/fast", "--pretraining", "yes"], "set --pretraining.steps"),
+        (["train", "prefix_sum/fast", "--threads", "-1"], "--threads must be >= 0"),
+        (["evaluate", "nowhere"], "nowhere is not the folder of a run"),
+        (["evaluate", "nowhere", "--check", "--examples", "3"], "leave out --at and --examples"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_with_exit_code_1(arguments, words, capsys):
+    assert main(arguments) == 1
+    output = capsys.readouterr()
+    assert words in output.err
+    assert output.out == ""
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--optim.lrr", "1"), ("--optim.steps", "many"), ("--net.norm", "batch"), ("--select", "worst")]
+)
+def test_wrong_flags_give_exit_code_2_and_name_what_is_allowed(flag, value, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "prefix_sum/fast", flag, value])
+    assert stopped.value.code == 2
+    shown = "".join(capsys.readouterr())
+    assert flag.split(".")[-1].strip("-")[:4] in shown
+
+
+def test_an_impossible_value_names_the_field(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "prefix_sum/fast", "--optim.steps", "0"])
+    assert "steps must be a whole number >= 1, got 0" in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_control_c_saves_and_says_how_to_go_on(tmp_path):
+    command = ["train", "prefix_sum/fast", "--out", "run", "--save-every", "0", "--optim.batch", "4"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "equilibria", *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "run").glob("state-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "to go on: equilibria train run" in errors
+    assert len(list((tmp_path / "run").glob("state-*"))) >= 1
+
+
+def test_quickstart_ends_with_a_table_a_score_and_a_picture(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("equilibria.cli.quickstart.STEPS", (2, 4))
+    monkeypatch.setattr("equilibria.cli.quickstart.EXAMPLES", 4)
+    monkeypatch.setitem(RECIPES, "prefix_sum/quick", RECIPES["prefix_sum/quick"].override(_tiny()))
+    assert main(["quickstart", "--out", str(tmp_path / "q")]) == 0
+    shown = capsys.readouterr().out
+    assert "Whole strings right" in shown
+    assert "AA score at 512 bits" in shown
+    assert (tmp_path / "q" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def _tiny() -> dict:
+    at = [[512, 2]]
+    return {"evaluation.at": at, "evaluation.finally_at": at, "evaluation.finally_examples": 4, "optim.steps": 2}
