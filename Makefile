@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: quickstart test lint types bench clean
 
 quickstart: $(READY)
-	$(BIN)/python examples/01_solve_a_fixed_point.py
+	$(BIN)/equilibria quickstart
 
 test: lint types
 	$(BIN)/python -m pytest

@@ -93,10 +93,10 @@ def test_every_option_of_the_convolutional_net(norm, injection, weight_norm):
     batch = IMAGE.sample(2, 9, rng())
     one = model(batch.x, budget=Budget(3)).prediction
     assert one.shape == (2, 2, 24, 24)
-    convs = [m for m in model.cell.modules() if isinstance(m, nn.Conv2d)]  # pyright: ignore
+    convs = [m for m in model.cell.modules() if isinstance(m, nn.Conv2d)]
     assert all(parametrize.is_parametrized(conv) for conv in convs) == weight_norm
     kinds = {"none": nn.Identity, "group": nn.GroupNorm, "channel": ChannelNorm, "layer": nn.GroupNorm}
-    assert any(isinstance(m, kinds[norm]) for m in model.cell.modules())  # pyright: ignore
+    assert any(isinstance(m, kinds[norm]) for m in model.cell.modules())
 
 
 def test_without_injection_the_cell_never_sees_the_input_again():
@@ -156,7 +156,7 @@ def test_the_matrix_cell_can_be_the_gradient_step_of_inversion():
 def test_feedforward_shares_no_weights():
     body = ConvNet(8)
     tied, stacked = body.build(SEQUENCE), Feedforward(body, depth=5).build(SEQUENCE)
-    cell = count_parameters(tied.cell)  # pyright: ignore[reportArgumentType]
+    cell = count_parameters(tied.cell)
     assert count_parameters(stacked) - count_parameters(tied) == 4 * cell
 
 

@@ -35,7 +35,7 @@ def test_it_survives_being_written_down(recipe):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_registered_part_survives_with_its_defaults(kind):
-    field = {"Extra": "extras"}.get(kind.__name__, kind.__name__.lower())
+    field = "extras" if kind.__name__ == "Extra" else kind.__name__.lower()
     for name, member in KINDS[kind].items():
         changed = Recipe().override({field: [name] if field == "extras" else name})
         part = getattr(changed, field)

@@ -43,6 +43,11 @@ class EquilibriumModel(nn.Module):
     Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call.
     """
 
+    encoder: Any  # modules or functions: whoever made them knows which
+    cell: Any
+    readout: Any
+    init: Any
+
     def __init__(
         self,
         encoder: Callable[[Tensor], Any],

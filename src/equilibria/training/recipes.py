@@ -11,14 +11,14 @@ from equilibria.training.starts import Mixed
 PREFIX_SUM = Recipe(
     name="prefix_sum/fast",
     task=PrefixSum(),
-    net=ConvNet(width=32, norm="channel"),
+    net=ConvNet(width=32, injection="concat", blocks=1, norm="channel"),
     start=Mixed(),
     depth=Uniform(3, 24),
-    optim=Optim(steps=1200, batch=150, lr=1e-3, schedule="cosine", warmup=50, averaging=0.99),
+    optim=Optim(steps=600, batch=150, lr=1e-3, schedule="cosine", warmup=50, averaging=0.99),
     evaluation=Evaluation(
         at=((64, 100), (256, 300)),
         every=200,
-        finally_at=((16, 100), (32, 100), (64, 200), (128, 300), (256, 400), (512, 600), (1024, 1200)),
+        finally_at=((16, 100), (32, 100), (64, 200), (128, 300), (256, 400), (512, 500), (1024, 800)),
         finally_aligned=30,
     ),
     source="cell: paper, Appendix B; norm over the channels of each position, depth and rate from trials (docs/LOG.md)",
@@ -46,7 +46,7 @@ BLURRY_MNIST = Recipe(
     net=DenseNet(width=256),
     start=Mixed(),
     depth=Uniform(3, 12),
-    optim=Optim(steps=4000, batch=128, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.01),
+    optim=Optim(steps=10_000, batch=128, lr=2e-3, schedule="cosine", warmup=200, averaging=0.998, weight_decay=0.01),
     evaluation=Evaluation(
         at=((2.0, 50), (3.5, 50), (5.5, 50)),
         every=1000,

@@ -1,0 +1,117 @@
+"""What training costs: beside a loop written by hand, and per part of a step.
+
+    python benchmarks/training.py [--json FILE]
+
+The loop by hand is what a user would write for the same step without this library: sample, iterate the cell,
+cross entropy, backward, clip, Adam. One thread; ratios inside one run.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from harness import median_ratio
+
+from equilibria.training import RECIPES, Fixed, Recipe, Run, Trainer, Zeros
+from equilibria.training.runs import Saved
+
+STEPS = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    what: str
+    value: float
+    unit: str
+
+
+def fixed(recipe: Recipe, depth: int = 16) -> Recipe:
+    """The same work at every step, so that two loops can be compared."""
+    optim = replace(recipe.optim, averaging=0.0, schedule="constant", warmup=0, steps=10**9)
+    return replace(recipe, start=Zeros(), depth=Fixed(depth), optim=optim)
+
+
+def by_hand(recipe: Recipe):
+    """A plain PyTorch training loop for the recipe's net, task and optimiser."""
+    task, model = recipe.task, recipe.build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=recipe.optim.lr)
+    rng = torch.Generator().manual_seed(0)
+
+    def run() -> None:
+        for _ in range(STEPS):
+            batch = task.sample(recipe.optim.batch, task.train_difficulties[0], rng)
+            u = model.encoder(batch.x)
+            z = torch.zeros_like(u)
+            for _ in range(recipe.depth.draw(rng)):
+                z = model.cell(z, u)
+            loss = task.loss(model.readout(z), batch)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.optim.clip)
+            optimizer.step()
+
+    return run
+
+
+def ours(recipe: Recipe):
+    trainer = Trainer(recipe)
+
+    def run() -> None:
+        for _ in range(STEPS):
+            trainer.step()
+
+    return run
+
+
+def rate(recipe: Recipe) -> float:
+    """Training steps per second, as the recipe stands."""
+    trainer = Trainer(recipe)
+    trainer.step()
+    begin, steps = time.perf_counter(), 0
+    while time.perf_counter() - begin < 5:
+        trainer.step()
+        steps += 1
+    return steps / (time.perf_counter() - begin)
+
+
+def saving(recipe: Recipe) -> float:
+    """Milliseconds to write a state, disk included."""
+    trainer = Trainer(recipe)
+    trainer.step()
+    with tempfile.TemporaryDirectory() as folder:
+        run, begin = Run(Path(folder)), time.perf_counter()
+        for step in range(10):
+            run.write_state(Saved(step, trainer.tensors(), 0.0, 0, 0))
+        return (time.perf_counter() - begin) / 10 * 1000
+
+
+def lines():
+    for name in ("prefix_sum/fast", "mazes/fast"):
+        recipe = fixed(RECIPES[name])
+        yield Line(
+            f"{name}: a step, against a loop by hand", median_ratio(ours(recipe), by_hand(recipe), rounds=7), "x"
+        )
+    for name, recipe in RECIPES.items():
+        yield Line(f"{name}: training", rate(recipe), "steps/s")
+    yield Line("mazes/fast: saving a state", saving(RECIPES["mazes/fast"]), "ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", help="also write the lines as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found = []
+    for line in lines():
+        found.append(asdict(line))
+        print(f"{line.what:<55} {line.value:9.3f} {line.unit}", flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps({"torch": torch.__version__, "lines": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
