@@ -88,3 +88,25 @@ def test_with_the_whole_batch_after_rows_have_left(solver):
     whole = solve(f, first, u, solver=solver, budget=Budget(100, 1e-8), compact=False)
     torch.testing.assert_close(whole.z, compacted.z, rtol=0, atol=1e-10)
     assert torch.equal(whole.steps, compacted.steps)
+
+
+def test_images_keep_their_channels_side_by_side():
+    """States and injections in channels-last format stay in it, also after rows have left, and mean the same."""
+    weights = 0.1 * torch.randn(3, 3, 3, 3, generator=torch.Generator().manual_seed(1))
+    formats = []
+
+    def f(z, u):
+        formats.append([tensor.is_contiguous(memory_format=torch.channels_last) for tensor in (z, u)])
+        return torch.tanh(torch.nn.functional.conv2d(z, weights, padding=1) + u)
+
+    u = torch.randn(6, 3, 4, 5, generator=torch.Generator().manual_seed(2))
+    u[:4] *= 0.01
+    budget = Budget(60, tol=1e-5)
+    plain = solve(f, torch.zeros_like(u), u, solver=Anderson(), budget=budget)
+    assert len(plain.steps.unique()) > 1
+    formats.clear()
+    last = u.to(memory_format=torch.channels_last)
+    solution = solve(f, torch.zeros_like(last), last, solver=Anderson(), budget=budget)
+    assert all(all(pair) for pair in formats)
+    assert torch.equal(solution.status, plain.status)
+    torch.testing.assert_close(solution.z, plain.z, rtol=1e-3, atol=1e-4)

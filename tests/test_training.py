@@ -1,13 +1,15 @@
 """Training: it learns, it can be stopped and gone on with to the last bit, and it keeps what the recipe asks for."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from equilibria import Anderson, Backprop, Budget, Implicit
+from equilibria.folders import pack, unpack
 from equilibria.nets import ConvNet, DeepThinking, Feedforward
-from equilibria.tasks import EdgeCopy, PrefixSum
+from equilibria.tasks import EdgeCopy, Mazes, PrefixSum
 from equilibria.training import (
     EXTRAS,
     Evaluation,
@@ -32,6 +34,8 @@ SMALL = Recipe(
     optim=Optim(steps=12, batch=8, lr=1e-2, averaging=0.9, schedule="cosine", warmup=2),
     evaluation=Evaluation(at=((6, 4), (8, 8)), every=4, examples=12),
 )
+
+IMAGE_NET = ConvNet(8, injection="concat", norm="channel", weight_norm=True)
 
 
 def weights(model):
@@ -58,14 +62,15 @@ def trained(recipe, steps=None):
         replace(SMALL, pool=40),
         replace(SMALL, extras=tuple(kind() for kind in EXTRAS.values())),
         replace(SMALL, gradient=Implicit(), solver=Anderson(), pretraining=Pretraining(6, Fixed(2))),
+        replace(SMALL, task=Mazes(train_difficulties=(3,)), net=IMAGE_NET, evaluation=Evaluation()),
     ],
-    ids=["fresh", "pool", "extras", "pretraining"],
+    ids=["fresh", "pool", "extras", "pretraining", "images"],
 )
 def test_going_on_from_saved_tensors_is_the_same_to_the_last_bit(recipe, cut):
     whole = trained(recipe)
     first = trained(recipe, cut)
     second = Trainer(recipe)
-    second.restore({name: tensor.clone() for name, tensor in first.tensors().items()})
+    second.restore(unpack(pack(first.tensors()), Path("state")))
     first.step()  # must not disturb what was taken from it
     while not second.done:
         second.step()

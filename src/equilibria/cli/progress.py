@@ -52,7 +52,7 @@ class Bar(Watcher):
 def measurement_table(measurements: list[Measurement], title: str) -> Table:
     """Measurements as people read them."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
-    for heading in ("difficulty", "steps", "score", "", "constant", "AA", "residual", "used", "cycling", "diverged"):
+    for heading in ("at", "steps", "score", "", "constant", "AA", "residual", "used", "cycle", "diverge"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in measurements:
         table.add_row(
@@ -64,7 +64,7 @@ def measurement_table(measurements: list[Measurement], title: str) -> Table:
             f"{one.alignment:.4f}",
             f"{one.residual:.1e}",
             f"{one.steps_used:.0f}",
-            f"{one.cycling / one.examples:.0%}",
-            f"{one.diverged / one.examples:.0%}",
+            str(one.cycling),
+            str(one.diverged),
         )
     return table

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
+import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -45,12 +46,13 @@ class ConvNet(Net):
     def _build(self, task: Task) -> EquilibriumModel:
         layers = Layers.of(task)
         inputs, outputs = task.features
-        return EquilibriumModel(
+        model = EquilibriumModel(
             encoder=layers.shrink(inputs, self.width, self.stride),
             cell=self.cell(layers),
             readout=layers.readout(self.width, outputs, self.readout, self.stride),
             init=encoded if self.injection == "none" else zeros,
         )
+        return model.to(memory_format=layers.memory_format)
 
     def cell(self, layers: "Layers") -> nn.Module:
         """One application of the net's body: what an equilibrium model iterates and a feedforward net stacks."""
@@ -78,11 +80,14 @@ class Layers:
 
     conv: Callable[..., nn.Module]
     transposed: Callable[..., nn.Module]
+    memory_format: torch.memory_format  # of the weights, which the states then follow
 
     @classmethod
     def of(cls, task: Task) -> "Layers":
         sequence = task.layout == "sequence"
-        return cls(nn.Conv1d, nn.ConvTranspose1d) if sequence else cls(nn.Conv2d, nn.ConvTranspose2d)
+        if sequence:
+            return cls(nn.Conv1d, nn.ConvTranspose1d, torch.contiguous_format)
+        return cls(nn.Conv2d, nn.ConvTranspose2d, torch.channels_last)
 
     def shrink(self, inputs: int, outputs: int, stride: int) -> nn.Module:
         """The encoder: 3 wide, or with a stride twice as wide as that, so that neighbours overlap."""

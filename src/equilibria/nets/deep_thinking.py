@@ -43,9 +43,10 @@ class DeepThinking(Net):
             )
 
         entry = conv(self.width + inputs, self.width) if self.recall else None
-        return EquilibriumModel(
+        model = EquilibriumModel(
             encoder=nn.Identity(),
             cell=BlockCell(entry, nn.Sequential(*(block() for _ in range(self.blocks)))),
             readout=layers.readout(self.width, outputs, 3, 1),
             init=nn.Sequential(layers.conv(inputs, self.width, 3, padding=1, bias=False), nn.ReLU()),
         )
+        return model.to(memory_format=layers.memory_format)

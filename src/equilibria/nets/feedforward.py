@@ -28,7 +28,8 @@ class Feedforward(Net):
 
     def _build(self, task: Task) -> EquilibriumModel:
         model = self.body._build(task)
-        model.cell = Stack([self.body.cell(Layers.of(task)) for _ in range(self.depth)])
+        layers = Layers.of(task)
+        model.cell = Stack([self.body.cell(layers) for _ in range(self.depth)]).to(memory_format=layers.memory_format)
         model.budget = Budget(1)
         return model
 

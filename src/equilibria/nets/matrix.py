@@ -17,9 +17,9 @@ class MatrixNet(Net):
 
         Z' = Z + sum_p W_p (B^p Z) + sum_p v_p B^p / |A|,        B = A / |A|,   p = 0 ... powers
 
-    W_p mixes channels, |A| is the Frobenius norm. Being affine, the cell has one fixed point for each input
-    whenever it contracts, whatever the start. How fast it gets there depends on the condition of A, so harder
-    inputs take more steps.
+    W_p mixes channels, |A| is the spectral norm, so that the spectrum of every B reaches up to 1. Being affine, the
+    cell has one fixed point for each input whenever it contracts, whatever the start. How fast it gets there
+    depends on the condition of A, so harder inputs take more steps.
     """
 
     channels: int = 2
@@ -54,7 +54,7 @@ class MatrixPowers(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         a = x.reshape(-1, self.side, self.side)
-        norm = torch.linalg.matrix_norm(a)[:, None, None]  # (batch, 1, 1)
+        norm = torch.linalg.matrix_norm(a, 2)[:, None, None]  # (batch, 1, 1)
         powers = [torch.eye(self.side, dtype=a.dtype, device=a.device).expand_as(a)]
         for _ in range(self.count):
             powers.append(powers[-1] @ (a / norm))

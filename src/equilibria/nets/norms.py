@@ -4,6 +4,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm
 
 Norm = Literal["none", "group", "channel", "layer"]
 
@@ -21,6 +22,9 @@ class ChannelNorm(nn.Module):
         self.eps = eps
 
     def forward(self, z: Tensor) -> Tensor:
+        if z.ndim == 4 and z.is_contiguous(memory_format=torch.channels_last):
+            channels = z.movedim(1, -1)  # they lie side by side, as torch's layer norm wants them
+            return layer_norm(channels, self.weight.shape, self.weight, self.bias, self.eps).movedim(-1, 1)
         shape = (-1, *(1 for _ in z.shape[2:]))
         centred = z - z.mean(1, keepdim=True)
         scale = torch.rsqrt(centred.square().mean(1, keepdim=True) + self.eps)

@@ -76,7 +76,7 @@ def measure(
         alignment_examples,
         int((status == Status.DIVERGED).sum()),
         int((status == Status.CYCLING).sum()),
-        torch.cat(residuals).median().item(),
+        torch.cat(residuals).nanmedian().item(),
         torch.cat(used).double().mean().item(),
     )
 

@@ -126,7 +126,12 @@ class Trainer:
             self.averaged.load_state_dict(under("averaged."))
         self._best = under("best.")
         for i, parameter in enumerate(self.model.parameters()):
-            self._optimizer.state[parameter] = under(f"optimizer.{i}.")
+            state = under(f"optimizer.{i}.")
+            # The fused optimiser walks through memory, so its state must lie there as the parameter does.
+            self._optimizer.state[parameter] = {
+                name: value if value.ndim == 0 else torch.empty_like(parameter).copy_(value)
+                for name, value in state.items()
+            }
         self.step_count, self._bad = tensors["counts"].tolist()
         self._best_score = tensors["best_score"].item()
         self._rng.set_state(tensors["rng"])
