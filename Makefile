@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: quickstart test lint types bench clean
+.PHONY: quickstart test lint types bench check-results clean
 
 quickstart: $(READY)
 	$(BIN)/equilibria quickstart
@@ -21,6 +21,10 @@ types: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/solvers.py
+	$(BIN)/python benchmarks/training.py
+
+check-results: $(READY)  # measures every shipped net again; about half an hour
+	$(BIN)/equilibria evaluate results/*/*/seed-* --check
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "equilibria needs Python 3.11 or later")'

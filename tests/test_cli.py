@@ -13,19 +13,8 @@ from equilibria.cli import main
 from equilibria.training import RECIPES, Run
 
 FEW = [
-    *("--optim.steps", "4", "--optim.batch", "4", "--net.width", "8"),
-    *(
-        "--evaluation.at",
-        "6",
-        "5",
-        "--evaluation.finally-at",
-        "6",
-        "5",
-        "8",
-        "8",
-        "--evaluation.finally-examples",
-        "20",
-    ),
+    *["--optim.steps", "4", "--optim.batch", "4", "--net.width", "8", "--evaluation.at", "6", "5"],
+    *["--evaluation.finally-at", "6", "5", "20", "20", "8", "8", "20", "20"],
 ]
 
 
@@ -89,8 +78,7 @@ def test_every_kind_of_change_arrives(tmp_path):
             "net.weight_norm": True,
             "net.width": 8,
             "evaluation.at": [[6, 5]],
-            "evaluation.finally_at": [[6, 5], [8, 8]],
-            "evaluation.finally_examples": 20,
+            "evaluation.finally_at": [[6, 5, 20, 20], [8, 8, 20, 20]],
         }
     )
     assert recipe == expected
@@ -205,5 +193,4 @@ def test_quickstart_ends_with_a_table_a_score_and_a_picture(tmp_path, monkeypatc
 
 
 def _tiny() -> dict:
-    at = [[512, 2]]
-    return {"evaluation.at": at, "evaluation.finally_at": at, "evaluation.finally_examples": 4, "optim.steps": 2}
+    return {"evaluation.at": [[512, 2]], "evaluation.finally_at": [[512, 2, 4, 4]], "optim.steps": 2}

@@ -25,7 +25,7 @@ RECIPE = Recipe(
     start=Mixed(),
     depth=Uniform(2, 4),
     optim=Optim(steps=150, batch=8, lr=1e-2, averaging=0.9),
-    evaluation=Evaluation(at=((6, 4),), every=25, examples=12, finally_examples=40),
+    evaluation=Evaluation(at=((6, 4),), every=25, examples=12, finally_at=((6, 4, 40, 12),)),
     select="best",
 )
 SCRIPT = """

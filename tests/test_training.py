@@ -169,5 +169,5 @@ def test_a_run_records_what_it_measured(tmp_path):
     assert [line["step"] for line in lines if "loss" in line] == [10, 12]
     assert run.summary["cell_evaluations"] >= 12 * 8 * 2
     assert run.summary["id"] == SMALL.id
-    again = [measure(run.model(), SMALL.task, 6, SMALL.evaluation.budget(4), examples=1000, alignment_examples=100)]
+    again = [measure(run.model(), SMALL.task, 6, SMALL.evaluation.budget(4), examples=12, alignment_examples=12)]
     assert again[0].score == pytest.approx(run.summary["measurements"][0]["score"])

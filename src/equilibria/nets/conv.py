@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -52,7 +52,7 @@ class ConvNet(Net):
             readout=layers.readout(self.width, outputs, self.readout, self.stride),
             init=encoded if self.injection == "none" else zeros,
         )
-        return model.to(memory_format=layers.memory_format)
+        return layers.laid_out(model)
 
     def cell(self, layers: "Layers") -> nn.Module:
         """One application of the net's body: what an equilibrium model iterates and a feedforward net stacks."""
@@ -88,6 +88,10 @@ class Layers:
         if sequence:
             return cls(nn.Conv1d, nn.ConvTranspose1d, torch.contiguous_format)
         return cls(nn.Conv2d, nn.ConvTranspose2d, torch.channels_last)
+
+    def laid_out(self, module: Any) -> Any:
+        """The same module with its weights in the format that makes it fast."""
+        return module.to(memory_format=self.memory_format)
 
     def shrink(self, inputs: int, outputs: int, stride: int) -> nn.Module:
         """The encoder: 3 wide, or with a stride twice as wide as that, so that neighbours overlap."""

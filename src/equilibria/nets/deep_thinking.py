@@ -49,4 +49,4 @@ class DeepThinking(Net):
             readout=layers.readout(self.width, outputs, 3, 1),
             init=nn.Sequential(layers.conv(inputs, self.width, 3, padding=1, bias=False), nn.ReLU()),
         )
-        return model.to(memory_format=layers.memory_format)
+        return layers.laid_out(model)

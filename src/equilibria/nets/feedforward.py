@@ -29,7 +29,7 @@ class Feedforward(Net):
     def _build(self, task: Task) -> EquilibriumModel:
         model = self.body._build(task)
         layers = Layers.of(task)
-        model.cell = Stack([self.body.cell(layers) for _ in range(self.depth)]).to(memory_format=layers.memory_format)
+        model.cell = layers.laid_out(Stack([self.body.cell(layers) for _ in range(self.depth)]))
         model.budget = Budget(1)
         return model
 

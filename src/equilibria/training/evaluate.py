@@ -14,7 +14,7 @@ from equilibria.tasks import Task
 from equilibria.training.recipe import Evaluation
 
 SEED = 20_22  # evaluations of all nets see the same instances
-NUMBERS_AT_ONCE = 2**20  # of inputs: larger evaluations go through in parts
+NUMBERS_AT_ONCE = 2**17  # of inputs: larger evaluations go through in parts, whose states fit into a cache
 
 
 @dataclass(frozen=True)

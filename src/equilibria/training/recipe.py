@@ -64,15 +64,20 @@ class Evaluation:
     every: int = 200  # training steps
     examples: int = 100  # at each difficulty
     tol: float = 1e-4  # samples whose relative residual falls below it stop; so do those that cycle
-    finally_at: tuple[tuple[int | float, int], ...] = ()  # the same for the trained net; empty: as during training
-    finally_examples: int = 1000
-    finally_aligned: int = 100  # how many of them also get an AA score, from 10 other starts each
+    # For the trained net: difficulty, steps, examples, and how many of those get an AA score from 10 other starts each.
+    finally_at: tuple[tuple[int | float, int, int, int], ...] = ()  # empty: as during training
 
     def __post_init__(self) -> None:
-        for name in ("every", "examples", "finally_examples", "finally_aligned"):
+        for name in ("every", "examples"):
             require_whole(name, getattr(self, name), least=1, why="leave `at` empty to measure nothing")
-        for _, steps in (*self.at, *self.finally_at):
-            require_whole("steps of an evaluation", steps, least=1, why="pairs are (difficulty, steps)")
+        for _, steps, *counts in (*self.at, *self.finally_at):
+            require_whole("steps of an evaluation", steps, least=1, why="they follow the difficulty")
+            for count in counts:
+                require_whole("examples of an evaluation", count, least=0, why="they follow the steps")
+
+    def final_points(self) -> list[tuple[int | float, int, int, int]]:
+        """Difficulty, steps, examples and how many of them get an AA score."""
+        return list(self.finally_at) or [(at, steps, self.examples, self.examples) for at, steps in self.at]
 
     def budget(self, steps: int) -> Budget:
         return Budget(steps, tol=self.tol, halt_on_cycle=True)
@@ -120,7 +125,7 @@ class Recipe:
                 f"pretraining.steps = {self.pretraining.steps} leaves nothing of optim.steps = {self.optim.steps}"
             )
         held_out = self.task.held_out()
-        for difficulty, _ in (*self.evaluation.at, *self.evaluation.finally_at):
+        for difficulty, *_ in (*self.evaluation.at, *self.evaluation.finally_at):
             held_out.check(1, difficulty)
 
     def build(self) -> EquilibriumModel:

@@ -18,8 +18,15 @@ PREFIX_SUM = Recipe(
     evaluation=Evaluation(
         at=((64, 100), (256, 300)),
         every=200,
-        finally_at=((16, 100), (32, 100), (64, 200), (128, 300), (256, 400), (512, 500), (1024, 800)),
-        finally_aligned=30,
+        finally_at=(
+            (16, 50, 1000, 100),
+            (32, 50, 1000, 100),
+            (64, 100, 1000, 100),
+            (128, 150, 1000, 100),
+            (256, 250, 1000, 50),
+            (512, 400, 1000, 30),
+            (1024, 700, 1000, 12),
+        ),
     ),
     source="cell: paper, Appendix B; norm over the channels of each position, depth and rate from trials (docs/LOG.md)",
 )
@@ -35,7 +42,13 @@ MAZES = Recipe(
         at=((9, 50), (13, 100), (25, 400)),
         every=400,
         examples=60,
-        finally_at=((9, 50), (13, 100), (25, 400), (31, 600), (59, 800)),
+        finally_at=(
+            (9, 50, 1000, 100),
+            (13, 100, 1000, 100),
+            (25, 400, 1000, 50),
+            (31, 600, 200, 20),
+            (59, 800, 100, 0),
+        ),
     ),
     source="steps at test: paper, Appendix C; the small net and its training from trials (docs/LOG.md)",
 )
@@ -51,8 +64,7 @@ BLURRY_MNIST = Recipe(
         at=((2.0, 50), (3.5, 50), (5.5, 50)),
         every=1000,
         examples=1000,
-        finally_at=tuple((sigma, 100) for sigma in BlurryMNIST().test_difficulties),
-        finally_examples=10_000,
+        finally_at=tuple((sigma, 100, 10_000, 200) for sigma in BlurryMNIST().test_difficulties),
     ),
     source="fully connected residual cell: paper, Appendix H; the rest from trials (docs/LOG.md)",
 )
@@ -67,7 +79,7 @@ MATRIX_INVERSION = Recipe(
     evaluation=Evaluation(
         at=((0.5, 100), (0.1, 500)),
         every=250,
-        finally_at=((0.5, 100), (0.5, 500), (0.1, 100), (0.1, 500)),
+        finally_at=((0.5, 100, 1000, 100), (0.5, 500, 1000, 100), (0.1, 100, 1000, 100), (0.1, 500, 1000, 100)),
     ),
     source="task: paper, Appendix I; a cell that multiplies matrices is ours",
 )
@@ -79,7 +91,11 @@ EDGE_COPY = Recipe(
     start=Mixed(),
     depth=Uniform(3, 12),
     optim=Optim(steps=2000, batch=64, lr=3e-3, schedule="cosine", warmup=50, averaging=0.99),
-    evaluation=Evaluation(at=((10, 50), (15, 50), (30, 50)), every=500, finally_at=((10, 100), (15, 100), (30, 100))),
+    evaluation=Evaluation(
+        at=((10, 50), (15, 50), (30, 50)),
+        every=500,
+        finally_at=((10, 100, 1000, 100), (15, 100, 1000, 100), (30, 100, 1000, 100)),
+    ),
     source="GINE cell: paper, Appendix J; means instead of sums, and the rest, from trials (docs/LOG.md)",
 )
 
@@ -91,7 +107,7 @@ RECIPES: dict[str, Recipe] = {
             PREFIX_SUM,
             name="prefix_sum/quick",
             optim=replace(PREFIX_SUM.optim, steps=500),
-            evaluation=replace(PREFIX_SUM.evaluation, finally_examples=100),
+            evaluation=replace(PREFIX_SUM.evaluation, finally_at=((32, 50, 100, 50), (512, 400, 50, 20))),
             source="prefix_sum/fast, shorter: for the quickstart",
         ),
         MAZES,

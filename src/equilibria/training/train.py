@@ -106,18 +106,15 @@ def measure_finally(
     model: Any, recipe: Recipe, *, examples: int | None = None, at: tuple | None = None
 ) -> list[Measurement]:
     """The measurements that a recipe wants of its trained net; fewer examples or other difficulties on request."""
-    evaluation = recipe.evaluation
-    count = examples or evaluation.finally_examples
+    evaluation, points = recipe.evaluation, recipe.evaluation.final_points()
+    if at:
+        count = examples or evaluation.examples
+        points = [(difficulty, steps, count, count) for difficulty, steps in at]
+    elif examples:
+        points = [(difficulty, steps, examples, min(examples, aligned)) for difficulty, steps, _, aligned in points]
     return [
-        measure(
-            model,
-            recipe.task,
-            difficulty,
-            evaluation.budget(steps),
-            examples=count,
-            alignment_examples=min(count, evaluation.finally_aligned),
-        )
-        for difficulty, steps in at or evaluation.finally_at or evaluation.at
+        measure(model, recipe.task, difficulty, evaluation.budget(steps), examples=count, alignment_examples=aligned)
+        for difficulty, steps, count, aligned in points
     ]
 
 

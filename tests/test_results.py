@@ -1,0 +1,84 @@
+"""The nets that are shipped do what is said of them."""
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from equilibria.training import RECIPES, Run
+from equilibria.training.evaluate import measure
+
+RESULTS = Path(__file__).parent.parent / "results"
+SEEDS = (0, 1, 2)
+# Recipe -> (difficulty, how good the median of the seeds must be), scores and errors alike.
+PROMISED = {
+    "prefix_sum/fast": {64: 0.999, 128: 0.999, 256: 0.999, 512: 0.999, 1024: 0.99},
+    "mazes/fast": {9: 0.999, 13: 0.99, 25: 0.95},
+    "blurry_mnist/fast": {},
+    "matrix_inversion/fast": {0.5: 0.0108, 0.1: 0.2083},
+    "edge_copy/fast": {10: 1e-4, 15: 1e-4, 30: 1e-4},
+}
+SHIPPED = [Run(RESULTS / name / f"seed-{seed}") for name in PROMISED for seed in SEEDS]
+
+
+def name_of(run: Run) -> str:
+    return str(run.folder.relative_to(RESULTS))
+
+
+@pytest.mark.parametrize("run", SHIPPED, ids=name_of)
+def test_its_recipe_is_the_one_of_that_name(run):
+    recipe = run.recipe
+    assert recipe == RECIPES[recipe.name].override({"seed": recipe.seed})
+    assert name_of(run) == f"{recipe.name}/seed-{recipe.seed}"
+    assert run.summary["id"] == recipe.id
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_the_median_of_the_seeds_keeps_the_promise(name):
+    task = RECIPES[name].task
+    for difficulty, bound in PROMISED[name].items():
+        scores = []
+        for seed in SEEDS:
+            measurements = Run(RESULTS / name / f"seed-{seed}").summary["measurements"]
+            longest = max(
+                (one for one in measurements if one["difficulty"] == difficulty), key=lambda one: one["steps"]
+            )
+            assert longest["examples"] >= 1000
+            scores.append(longest["score"])
+        median = statistics.median(scores)
+        assert median >= bound if task.higher_is_better else median <= bound, f"{difficulty}: {scores}"
+
+
+def test_blurred_digits_are_read_with_at_most_3_percent_of_errors():
+    trained_on = RECIPES["blurry_mnist/fast"].task.train_difficulties
+    errors = []
+    for seed in SEEDS:
+        measurements = Run(RESULTS / "blurry_mnist/fast" / f"seed-{seed}").summary["measurements"]
+        errors.append(statistics.mean(1 - one["score"] for one in measurements if one["difficulty"] in trained_on))
+    assert statistics.median(errors) <= 0.03
+
+
+def test_prefix_sum_nets_are_path_independent():
+    for seed in SEEDS:
+        measurements = Run(RESULTS / "prefix_sum/fast" / f"seed-{seed}").summary["measurements"]
+        assert all(one["alignment"] >= 0.99 for one in measurements), (seed, measurements)
+
+
+@pytest.mark.parametrize("run", [run for run in SHIPPED if "blurry_mnist" not in name_of(run)], ids=name_of)
+def test_the_weights_give_the_recorded_numbers(run):
+    """A sample of it: the first instances of the easiest difficulty. `make check-results` measures everything."""
+    recorded = run.summary["measurements"][0]
+    budget = run.recipe.evaluation.budget(recorded["steps"])
+    measured = measure(run.model(), run.recipe.task, recorded["difficulty"], budget, examples=40, alignment_examples=12)
+    spread = 4 * max(recorded["standard_error"] * (1000 / 40) ** 0.5, 1e-6)
+    assert measured.score == pytest.approx(recorded["score"], abs=spread)
+    assert measured.alignment == pytest.approx(recorded["alignment"], abs=0.02)
+
+
+def test_results_hold_nothing_unfinished():
+    files = [path for path in RESULTS.rglob("*") if path.is_file()]
+    assert not [path for path in files if path.name.startswith("state-") or path.suffix == ".part"]
+    assert sum(path.stat().st_size for path in files) < 60e6
+    for path in RESULTS.rglob("recipe.json"):
+        assert json.loads((path.parent / "summary.json").read_text())["measurements"]
