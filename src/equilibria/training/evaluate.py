@@ -13,7 +13,8 @@ from equilibria.solution import Budget, Keep, Status
 from equilibria.tasks import Task
 from equilibria.training.recipe import Evaluation
 
-SEED = 20_22  # evaluations of all nets see the same instances
+SEED = 20_22  # final evaluations of all nets see the same instances
+SEED_DURING_TRAINING = 20_23  # and others than those by which weights may be selected
 NUMBERS_AT_ONCE = 2**17  # of inputs: larger evaluations go through in parts, whose states fit into a cache
 
 
@@ -105,6 +106,7 @@ def evaluate(model: EquilibriumModel, task: Task, evaluation: Evaluation) -> lis
             examples=evaluation.examples,
             alignment_examples=count,
             others=2,
+            seed=SEED_DURING_TRAINING,
         )
         for difficulty, steps in evaluation.at
     ]

@@ -34,10 +34,11 @@ PREFIX_SUM = Recipe(
 MAZES = Recipe(
     name="mazes/fast",
     task=Mazes(),
-    net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2),
+    net=ConvNet(width=32, norm="channel", stride=2),
     start=Mixed(),
-    depth=Uniform(6, 24),
-    optim=Optim(steps=4000, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
+    depth=Uniform(8, 30),
+    optim=Optim(steps=2000, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
+    select="best",
     evaluation=Evaluation(
         at=((9, 50), (13, 100), (25, 400)),
         every=400,
