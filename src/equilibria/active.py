@@ -184,7 +184,7 @@ class ActiveSet:
 
     def _blank(self) -> Solution:
         whole = torch.zeros_like(self.rows)
-        z = torch.empty((self._count, *self.shape), dtype=self.dtype, device=self.z.device)
+        z = torch.empty_like(self.state(self.z), memory_format=torch.preserve_format)
         return Solution(z, self._trace, torch.empty_like(self.residual), whole, whole.clone(), whole.clone())
 
 

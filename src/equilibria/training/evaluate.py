@@ -30,6 +30,7 @@ class Measurement:
     constant: float  # the score of the best answer that ignores the input
     alignment: float  # AA; NaN if not measured
     alignment_examples: int
+    alignment_diverged: int  # solves from other starts that diverged, and are left out of `alignment`
     diverged: int  # examples whose solve diverged
     cycling: int  # that ended in a cycle instead of a fixed point
     residual: float  # the median of the last relative residuals
@@ -62,10 +63,10 @@ def measure(
         statuses.append(solution.status)
         used.append(solution.steps)
     score, status = torch.cat(scores).double(), torch.cat(statuses)
-    alignment = math.nan
+    alignment, lost = math.nan, 0
     if alignment_examples > 1:
         others = min(others, alignment_examples - 1)
-        alignment = _mean_alignment(model, batch.x[:alignment_examples], budget, others, seed)
+        alignment, lost = _mean_alignment(model, batch.x[:alignment_examples], budget, others, seed)
     return Measurement(
         difficulty,
         budget.steps,
@@ -75,6 +76,7 @@ def measure(
         torch.cat(baseline).double().mean().item(),
         alignment,
         alignment_examples,
+        lost,
         int((status == Status.DIVERGED).sum()),
         int((status == Status.CYCLING).sum()),
         torch.cat(residuals).nanmedian().item(),
@@ -118,9 +120,12 @@ def overall(measurements: list[Measurement], task: Task) -> float:
     return mean if task.higher_is_better else -mean
 
 
-def _mean_alignment(model: EquilibriumModel, x: torch.Tensor, budget: Budget, others: int, seed: int) -> float:
-    """In parts of bounded memory, none so small that it has no `others`."""
+def _mean_alignment(
+    model: EquilibriumModel, x: torch.Tensor, budget: Budget, others: int, seed: int
+) -> tuple[float, int]:
+    """The mean AA score and the number of solves that diverged; in parts of bounded memory that have enough others."""
     parts = max(1, min(len(x) // (others + 1), math.ceil(x.numel() / NUMBERS_AT_ONCE)))
     rng = torch.Generator().manual_seed(seed)
-    scores = [alignment_score(model, part, others=others, budget=budget, rng=rng).score for part in x.chunk(parts)]
-    return torch.cat(scores).double().mean().item()
+    found = [alignment_score(model, part, others=others, budget=budget, rng=rng) for part in x.tensor_split(parts)]
+    scores = torch.cat([one.score for one in found]).double()
+    return scores.mean().item(), sum(int(one.diverged.sum()) for one in found)

@@ -13,6 +13,7 @@ from equilibria.model import EquilibriumModel, Output
 from equilibria.solution import Budget, require_share, require_whole
 from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
+from equilibria.training.starts import noise_like
 from equilibria.weights import computed_once
 
 
@@ -59,10 +60,7 @@ class AlignmentPenalty(Extra):
         require_whole("starts", self.starts, least=2, why="alignment is between two states")
 
     def change(self, loss: Tensor, now: Situation) -> Tensor:
-        states = [
-            now.again(torch.randn(now.z0.shape, generator=now.rng, dtype=now.z0.dtype)).solution.z.flatten(1)
-            for _ in range(self.starts)
-        ]
+        states = [now.again(noise_like(now.z0, now.rng)).solution.z.flatten(1) for _ in range(self.starts)]
         if self.normalise:
             states = [torch.nn.functional.normalize(state, dim=1) for state in states]
         dots = torch.stack([(one * other).sum(1) for one, other in combinations(states, 2)])  # (pairs, batch)
@@ -110,7 +108,7 @@ class JacobianRegularisation(Extra):
         fz = computed_once(now.model.cell)(z, *now.model.inject(now.batch.x))
         total = torch.zeros(())
         for _ in range(self.probes):
-            e = torch.randn(z.shape, generator=now.rng, dtype=z.dtype)
+            e = noise_like(z, now.rng)
             (product,) = torch.autograd.grad(fz, z, e, create_graph=True)
             total = total + product.square().mean()
         return loss + self.weight * total / self.probes

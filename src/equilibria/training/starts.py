@@ -10,6 +10,12 @@ from equilibria.model import EquilibriumModel, encoded, zeros
 from equilibria.solution import require_share
 
 
+def noise_like(state: Tensor, rng: torch.Generator) -> Tensor:
+    """Standard normal noise, laid out in memory as the state is."""
+    noise = torch.randn(state.shape, generator=rng, dtype=state.dtype)
+    return torch.empty_like(state).copy_(noise)
+
+
 class Start(ABC):
     """A frozen dataclass that makes the first states of a batch."""
 
@@ -43,7 +49,7 @@ class Normal(Start):
     scale: float = 1.0
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
-        return self.scale * torch.randn(usual.shape, generator=rng, dtype=usual.dtype)
+        return self.scale * noise_like(usual, rng)
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,7 @@ class Mixed(Start):
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
         noisy = torch.rand(len(usual), generator=rng) < self.share
-        noise = self.scale * torch.randn(usual.shape, generator=rng, dtype=usual.dtype)
-        return torch.where(noisy.view(-1, *(1 for _ in usual.shape[1:])), noise, usual)
+        return torch.where(noisy.view(-1, *(1 for _ in usual.shape[1:])), self.scale * noise_like(usual, rng), usual)
 
 
 @dataclass(frozen=True)
