@@ -7,6 +7,9 @@ from torch import nn
 
 from equilibria import Budget, EquilibriumModel
 from equilibria.diagnostics import alignment_score, derangements
+from equilibria.nets import ConvNet
+from equilibria.tasks import Mazes, PrefixSum
+from equilibria.training import measure
 
 
 @pytest.mark.parametrize(("n", "count"), [(2, 1), (5, 4), (30, 10)])
@@ -56,6 +59,24 @@ def test_divergence_is_counted_and_not_averaged():
     assert alignment.score[2].isnan()
     good = torch.tensor([0, 1, 3])
     torch.testing.assert_close(alignment.score[good], torch.ones(3))
+
+
+def test_a_measurement_counts_what_its_alignment_left_out():
+    """A map that explodes from every start but zero: the usual solves are fine, the others are not."""
+    task = PrefixSum()
+    model = EquilibriumModel(
+        lambda x: x.sum(2), lambda z, u: torch.where(z == 0, 0, 1e20 * z) + 0 * u + (z == 0) * 1e-30, lambda z: z
+    )
+    model.readout = lambda z: torch.zeros(len(z), 2, 6)
+    found = measure(model, task, 6, Budget(1), examples=6, alignment_examples=6, others=2)
+    exploding = measure(model, task, 6, Budget(8), examples=6, alignment_examples=6, others=2)
+    assert found.alignment_diverged == 0
+    assert exploding.alignment_diverged == 12
+
+
+def test_alignment_of_large_inputs_goes_through_in_even_parts():
+    model = ConvNet(4, norm="none", stride=2).build(Mazes())
+    assert -1 <= measure(model, Mazes(), 31, Budget(1), examples=100, alignment_examples=100).alignment <= 1
 
 
 def test_path_dependence_shows():

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from equilibria import Broyden, Implicit
 from equilibria.cli import main
-from equilibria.training import RECIPES, Run
+from equilibria.tasks import EdgeCopy
+from equilibria.training import RECIPES, Fixed, Pretraining, Run
 
 FEW = [
     *["--optim.steps", "4", "--optim.batch", "4", "--net.width", "8", "--evaluation.at", "6", "5"],
@@ -84,6 +86,19 @@ def test_every_kind_of_change_arrives(tmp_path):
     assert recipe == expected
 
 
+def test_parts_of_parts_and_another_task_in_any_order(tmp_path):
+    out = str(tmp_path / "run")
+    words = "--gradient.solver.memory 3 --gradient.solver broyden --gradient implicit --pretraining.depth fixed"
+    words += " --pretraining.steps 1 --pretraining.depth.steps 2 --task edge_copy --net graph"
+    words += " --evaluation.at 3 5 --evaluation.finally-at 3 5 8 8 --optim.steps 2 --optim.batch 2"
+    assert main(["train", "prefix_sum/fast", "--out", out, *words.split()]) == 0
+    recipe = Run(Path(out)).recipe
+    assert recipe.gradient == Implicit(solver=Broyden(memory=3))
+    assert recipe.pretraining == Pretraining(1, Fixed(2))
+    assert recipe.task == EdgeCopy()
+    assert recipe.evaluation.at == ((3, 5),)
+
+
 def test_a_recipe_from_a_file_and_from_a_run(tmp_path, run, capsys):
     path = run / "recipe.json"
     assert main(["train", str(path), "--seed", "5", "--out", str(tmp_path / "five"), "--json"]) == 0
@@ -133,10 +148,13 @@ def test_list_runs(run, capsys):
     ("arguments", "words"),
     [
         (["train", "prefix_sm/fast"], "there is no recipe 'prefix_sm/fast'; did you mean prefix_sum/fast"),
+        (["train", "--seed", "1", "mazes/fast"], "name a recipe first: equilibria train RECIPE"),
+        (["train"], "name a recipe first"),
+        (["train", "prefix_sum/fast", "--solver"], "--solver takes the name of one kind, got nothing"),
         (["train", "no/such/file.json"], "no such file or run folder"),
         (["train", "prefix_sum/fast", "--net", "cnn"], "net cannot be 'cnn'"),
         (["train", "prefix_sum/fast", "--pretraining", "yes"], "set --pretraining.steps"),
-        (["train", "prefix_sum/fast", "--threads", "-1"], "--threads must be >= 0"),
+        (["train", "prefix_sum/fast", "--threads", "-1"], "--threads must be from 0 to"),
         (["evaluate", "nowhere"], "nowhere is not the folder of a run"),
         (["evaluate", "nowhere", "--check", "--examples", "3"], "leave out --at and --examples"),
     ],

@@ -45,6 +45,22 @@ def test_a_projected_start_comes_back(tmp_path):
     assert torch.equal(again.init(*again.inject(x)), model.encoder(x))
 
 
+def test_double_precision_comes_back(tmp_path):
+    equilibria.save(ConvNet(8).build(PrefixSum()).double(), tmp_path)
+    assert all(value.dtype == torch.float64 for value in equilibria.load(tmp_path).parameters())
+
+
+def test_tied_weights_can_be_saved(tmp_path):
+    model = own_model()
+    model.cell.again = model.cell.linear
+    equilibria.save(model, tmp_path)
+    other = own_model()
+    other.cell.again = other.cell.linear
+    equilibria.load(tmp_path, into=other)
+    assert torch.equal(other.cell.linear.weight, model.cell.linear.weight)
+    assert other.cell.again is other.cell.linear
+
+
 def own_model(width: int = 4) -> EquilibriumModel:
     class Cell(nn.Module):
         def __init__(self):
@@ -89,6 +105,9 @@ def test_damage_is_found(tmp_path):
         equilibria.load(tmp_path, into=own_model())
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"config.json is damaged"):
+        equilibria.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"format": "equilibria-1", "net": None}))
+    with pytest.raises(ValueError, match=r"config.json lacks budget, gradient, init, solver, task, weights"):
         equilibria.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"other": 1}))
     with pytest.raises(ValueError, match="does not describe a model"):

@@ -59,6 +59,22 @@ def test_the_id_is_the_content():
     assert len(ids | {RICH.id}) == len(changes) + 1
 
 
+def test_a_whole_number_where_a_float_is_meant_changes_nothing(tmp_path):
+    ints, floats = Recipe(tol=0, optim=Optim(clip=1, lr=1)), Recipe(tol=0.0, optim=Optim(clip=1.0, lr=1.0))
+    assert ints.id == floats.id == Recipe.from_json(ints.to_json()).id
+    assert ints.data() == floats.data()
+
+
+def test_changes_are_judged_together():
+    assert Recipe().override({"select": "best", "evaluation.at": [[8, 5]]}).select == "best"
+    longer = Recipe().override({"pretraining": {"steps": 1500}, "optim.steps": 3000})
+    assert longer.pretraining == Pretraining(steps=1500)
+    nested = {"gradient": "implicit", "gradient.solver": "anderson", "gradient.solver.memory": 3}
+    assert Recipe().override(nested).gradient == Implicit(solver=Anderson(memory=3))
+    mazes = Recipe(evaluation=Evaluation(at=((64, 9),))).override({"task": "mazes", "evaluation.at": [[9, 50]]})
+    assert mazes.evaluation.at == ((9, 50),)
+
+
 def test_the_id_is_the_same_in_another_process():
     script = "from equilibria.training import RECIPES; print(RECIPES['mazes/fast'].id)"
     other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
@@ -91,6 +107,13 @@ def test_overrides_replace_a_part_before_they_set_its_fields():
         ({"evaluation.at": [[0, 5]]}, r"PrefixSum has no difficulty 0"),
         ({"evaluation.at": [[8, 0]]}, r"steps of an evaluation must be a whole number >= 1"),
         ({"select": "best"}, r"select 'best' needs evaluations"),
+        ({"evaluation.finally_at": [[8, 5, 0, 0]]}, r"examples of an evaluation must be a whole number >= 1, got 0"),
+        ({"evaluation.finally_at": [[8, 5, 5, 20]]}, r"20 of 5 examples cannot get an AA score"),
+        ({"evaluation.tol": -1.0}, r"evaluation: tol must be >= 0"),
+        ({"tol": -1.0}, r"tol must be >= 0"),
+        ({"optim.drops": [5.0]}, r"drops must be shares of the training"),
+        ({"task.train_difficulties": []}, r"train_difficulties is empty"),
+        ({"start": {"kind": "normal", "scale": float("nan")}}, r"scale must be > 0 and finite, got nan"),
         ({"pretraining": {"steps": 1000}}, r"pretraining.steps = 1000 leaves nothing of optim.steps = 1000"),
         ({"task": "prefix_sum", "task.length": 3}, r"task.length is not a field"),
     ],

@@ -13,10 +13,24 @@ from pathlib import Path
 import pytest
 import torch
 
+import equilibria
+from equilibria import Implicit
 from equilibria.nets import ConvNet
 from equilibria.tasks import PrefixSum
-from equilibria.training import Evaluation, Mixed, Optim, Recipe, Run, Uniform, Watcher, find_runs, train
-from equilibria.training.runs import AnotherRun, difference
+from equilibria.training import (
+    AlignmentPenalty,
+    Evaluation,
+    Fixed,
+    Mixed,
+    Optim,
+    Recipe,
+    Run,
+    Uniform,
+    Watcher,
+    find_runs,
+    train,
+)
+from equilibria.training.runs import AnotherRun, as_line, difference
 
 RECIPE = Recipe(
     name="small",
@@ -70,9 +84,10 @@ def start(recipe_file: Path, folder: Path) -> subprocess.Popen:
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for_states(folder: Path, count: int = 1) -> None:
+def wait_for_new_state(folder: Path, known: frozenset[Path] = frozenset()) -> None:
+    """Until the process has saved something of its own, so that it is in the middle of its training."""
     deadline = time.monotonic() + 60
-    while len(list(folder.glob("state-*"))) < count:
+    while set(folder.glob("state-*.safetensors")) <= known:
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -101,9 +116,10 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, recipe_fi
     undisturbed = train(RECIPE, tmp_path / "whole")
     folder = tmp_path / "killed"
     for _ in range(4):
+        known = frozenset(folder.glob("state-*.safetensors"))
         process = start(recipe_file, folder)
-        wait_for_states(folder)
-        time.sleep(chance.uniform(0, 0.25))
+        wait_for_new_state(folder, known)
+        time.sleep(chance.uniform(0, 0.2))
         process.send_signal(signal.SIGKILL)
         process.communicate()
     process = start(recipe_file, folder)
@@ -121,7 +137,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, recipe_fi
 def test_asked_to_stop_it_saves_and_can_go_on(tmp_path, recipe_file, number):
     folder = tmp_path / "run"
     process = start(recipe_file, folder)
-    wait_for_states(folder)
+    wait_for_new_state(folder)
     process.send_signal(number)
     _, errors = process.communicate()
     assert "interrupted: stopped after step" in errors
@@ -149,6 +165,17 @@ def test_a_damaged_state_is_named_and_the_one_before_it_used(tmp_path):
     assert (folder / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
 
 
+def test_damaged_states_do_not_push_out_good_ones(tmp_path):
+    folder = tmp_path / "damaged"
+    interrupted(folder, 40)
+    for path in folder.glob("state-*"):
+        path.write_bytes(b"nothing")
+    interrupted(folder, 30)
+    notes = Notes()
+    train(RECIPE, folder, watcher=notes)
+    assert notes.first_step == 29
+
+
 def test_if_every_state_is_damaged_it_says_so_and_starts_anew(tmp_path):
     folder = tmp_path / "damaged"
     interrupted(folder, 20)
@@ -169,6 +196,58 @@ def test_damaged_weights_are_named(tmp_path):
         run.model()
 
 
+def test_a_run_that_dies_while_it_finishes_can_be_finished(tmp_path):
+    """Killed after each of the last writes: weights, config, summary."""
+    script = SCRIPT.replace(
+        "try:",
+        """
+import os, signal
+import equilibria.files, equilibria.folders, equilibria.training.runs as runs
+write, last = equilibria.files.write_atomically, sys.argv[3]
+def die_after(path, content):
+    write(path, content)
+    if path.name == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+equilibria.folders.write_atomically = runs.write_atomically = die_after
+try:""",
+    )
+    recipe_file = tmp_path / "recipe.json"
+    recipe_file.write_text(replace(RECIPE, optim=Optim(steps=10, batch=4)).to_json())
+    whole = train(Recipe.load(recipe_file), tmp_path / "whole")
+    for name in ("model.safetensors", "config.json", "summary.json"):
+        folder = tmp_path / name
+        killed = subprocess.run([sys.executable, "-c", script, str(recipe_file), str(folder), name])
+        assert killed.returncode == -signal.SIGKILL
+        run = train(Recipe.load(recipe_file), folder)
+        assert (folder / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
+        assert run.summary["measurements"] == whole.summary["measurements"]
+
+
+def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
+    with pytest.raises(ValueError, match="DenseNet takes a vector"):
+        train(RECIPE.override({"net": "dense"}), tmp_path / "run")
+    assert train(replace(RECIPE, optim=Optim(steps=2, batch=4)), tmp_path / "run").finished
+
+
+def test_a_state_of_another_recipe_is_not_gone_on_with(tmp_path):
+    folder = tmp_path / "run"
+    interrupted(folder, 20)
+    (folder / "recipe.json").unlink()
+    with pytest.raises(AnotherRun, match="holds a state but no recipe"):
+        train(replace(RECIPE, seed=3), folder)
+    (folder / "recipe.json").write_text(replace(RECIPE, seed=3).to_json())
+    notes = Notes()
+    train(replace(RECIPE, seed=3), folder, watcher=notes)
+    assert notes.first_step == 0
+    assert "belongs to another recipe" in notes.complaints[0]
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    equilibria.save(RECIPE.build(), tmp_path)
+    with pytest.raises(AnotherRun, match=r"holds config.json but no recipe.json"):
+        train(RECIPE, tmp_path)
+
+
 def test_a_folder_of_another_recipe_is_refused_and_left_alone(tmp_path):
     interrupted(tmp_path / "run", 20)
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
@@ -181,7 +260,7 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path, recipe_file):
     folder = tmp_path / "run"
     process = start(recipe_file, folder)
     try:
-        wait_for_states(folder)
+        wait_for_new_state(folder)
         with pytest.raises(AnotherRun, match="another process is training in"):
             train(RECIPE, folder)
     finally:
@@ -223,6 +302,17 @@ except OSError as error:
     assert [found.name for found in tmp_path.iterdir()] == ["file"]
 
 
+def test_the_cost_counts_every_solve(tmp_path):
+    """Three more solves for the penalty, one more evaluation for the implicit gradient."""
+    plain = replace(RECIPE, depth=Fixed(3), optim=Optim(steps=4, batch=5), evaluation=Evaluation(), select="last")
+    costs = {
+        "plain": train(plain, tmp_path / "1").summary["cell_evaluations"],
+        "penalty": train(replace(plain, extras=(AlignmentPenalty(),)), tmp_path / "2").summary["cell_evaluations"],
+        "implicit": train(replace(plain, gradient=Implicit()), tmp_path / "3").summary["cell_evaluations"],
+    }
+    assert costs == {"plain": 4 * 5 * 3, "penalty": 4 * 5 * 3 * 4, "implicit": 4 * 5 * 4}
+
+
 def test_a_line_that_was_cut_off_is_left_out(tmp_path):
     run = train(replace(RECIPE, optim=Optim(steps=20, batch=4)), tmp_path / "run")
     count = len(run.metrics())
@@ -242,3 +332,6 @@ def test_recorded_numbers_that_are_not_measured_again_are_told(tmp_path):
     recorded[0]["score"] += 0.3
     (sentence,) = difference(recorded, measured)
     assert "difficulty 6, 4 steps: score is" in sentence
+    lost = [replace(one, score=float("inf"), alignment=float("nan"), diverged=3) for one in measured]
+    assert difference([as_line(one) for one in lost], lost) == []
+    assert len(difference([as_line(one) for one in lost], measured)) == 3

@@ -117,7 +117,7 @@ class TestExtras:
         z0 = torch.zeros_like(x)
         output = model(x, z0, budget=Budget(steps))
         batch = Batch(x, torch.zeros_like(x), 1)
-        return Situation(Regression(), model, batch, z0, output, Picard(), Backprop(), Budget(steps), rng(2))
+        return Situation(Regression(), model, batch, z0, output, Picard(), Backprop(), Budget(steps), rng(2), [])
 
     def test_the_penalty_of_a_contraction_is_the_squared_length_of_its_fixed_point(self):
         W = 0.3 * torch.linalg.qr(torch.randn(4, 4, generator=rng()))[0]
@@ -151,7 +151,7 @@ class TestExtras:
             x = torch.ones(1, 1)
             output = model(x, torch.zeros(1, 1), budget=Budget(4))
             parts = (Regression(), model, Batch(x, torch.zeros(1, 1), 1), torch.zeros(1, 1), output)
-            now = Situation(*parts, Picard(), Backprop(), Budget(4), rng(seed))
+            now = Situation(*parts, Picard(), Backprop(), Budget(4), rng(seed), [])
             loss = Progressive(share=1.0).change(torch.tensor(99.0), now)
             loss.backward()
             values.append(round(math.sqrt(loss.item())))

@@ -60,6 +60,23 @@ def from_data(data: Any, kind: Any, registries: Registries, where: str = "") -> 
     return _plain(data, kind, where)
 
 
+def inside(kind: Any, data: Any, name: str, registries: Registries) -> Any:
+    """The annotation of the field `name` of what `data` describes, `kind` being its own annotation."""
+    kind = _without_none(kind)
+    if isinstance(kind, type) and kind in registries:
+        kind = registries[kind][data["kind"]]
+    return typing.get_type_hints(kind)[name] if dataclasses.is_dataclass(kind) else get_args(kind)[0]
+
+
+def complete(data: Any, kind: Any, registries: Registries, where: str) -> Any:
+    """Data in which every part is written out: a bare name of a kind becomes that kind with its defaults."""
+    parts = _without_none(kind)
+    parts = get_args(parts)[0] if get_origin(parts) is tuple else parts
+    if data is None or not (parts in registries or dataclasses.is_dataclass(parts)):
+        return data
+    return to_data(from_data(data, kind, registries, where), registries)
+
+
 def fingerprint(data: Any) -> str:
     """Twelve hexadecimal digits that change with the content and with nothing else."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]
@@ -71,13 +88,19 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(sorted(names))}"
 
 
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(part for part in get_args(kind) if part is not type(None))
+    return kind
+
+
 def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
     members = registries[kind]
     if isinstance(data, str):  # a bare name: all its defaults
         data = {"kind": data}
     if not isinstance(data, dict) or "kind" not in data:
         raise _wrong(where, data, f"the name of one of {', '.join(members)}")
-    if data["kind"] not in members:
+    if not isinstance(data["kind"], str) or data["kind"] not in members:
         raise ValueError(f"{where or 'kind'} cannot be {data['kind']!r}; {nearest(str(data['kind']), list(members))}")
     return _dataclass(data, members[data["kind"]], registries, where)
 

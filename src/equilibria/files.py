@@ -20,15 +20,24 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
-    except OSError as error:
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise OSError(
-                error.errno,
-                f"no room for {path} ({len(content) / 1e6:.1f} MB); free some and start again: "
-                "what was written before is intact",
-            ) from error
+        if isinstance(error, OSError):
+            raise explained(error, path) from error
         raise
+
+
+def explained(error: OSError, path: Path) -> OSError:
+    """The same error; one about a full disk says which file and that nothing is lost."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return OSError(error.errno, f"no room for {path}; free some and start again: what was written before is intact")
+    return error
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes left that died while they wrote."""
+    for path in folder.glob(".*.part"):
+        path.unlink()
 
 
 def digest(content: bytes) -> str:

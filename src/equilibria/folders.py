@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -50,6 +51,9 @@ def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> Equilib
     """
     folder = Path(folder)
     config = read_config(folder)
+    missing = {"net", "task", "solver", "gradient", "budget", "init", "weights"} - config.keys()
+    if missing:
+        raise ValueError(f"{folder / CONFIG} lacks {', '.join(sorted(missing))}")
     model = into if into is not None else _built(config, folder)
     model.solver = from_data(config["solver"], Solver, KINDS, "solver")
     model.gradient = from_data(config["gradient"], Gradient, KINDS, "gradient")
@@ -76,7 +80,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def pack(tensors: dict[str, Tensor]) -> bytes:
     """Tensors as the content of a safetensors file."""
-    return safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
+    copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    return safetensors.torch.save(copies)  # copies, because tensors that share memory are refused
 
 
 def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
@@ -108,4 +113,8 @@ def _fill(model: EquilibriumModel, weights: dict[str, Tensor], path: Path) -> No
                 f"{name} is {tuple(weights[name].shape)} in {path} and {tuple(own[name].shape)} in the model: "
                 "these are the weights of another net"
             )
+    for name, value in weights.items():
+        if value.is_floating_point() and value.dtype != own[name].dtype:
+            model.to(value.dtype)
+            break
     model.load_state_dict(weights)

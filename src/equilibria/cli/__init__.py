@@ -9,7 +9,7 @@ import tyro
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.listing import List
 from equilibria.cli.quickstart import Quickstart
-from equilibria.cli.train import Train, with_recipe
+from equilibria.cli.train import Train, how_to_go_on, with_recipe
 from equilibria.training import Interrupted, TrainingDiverged
 
 FAILED, INTERRUPTED = 1, 130  # exit codes; wrong flags give 2, and 0 is success
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return command.run()
     except Interrupted as stopped:
-        print(stopped, file=sys.stderr)
+        print(f"{stopped}; to go on: {how_to_go_on(stopped.folder)}", file=sys.stderr)
         return INTERRUPTED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -46,6 +46,8 @@ class Evaluate:
             run = Run(folder)
             measured = self._measured(run)
             wrong = difference(run.summary["measurements"], measured) if self.check else []
+            if self.check and not measured:
+                wrong = [f"{folder} has no recorded numbers"]
             failed |= bool(wrong)
             results.append({"folder": str(folder), "measurements": [as_line(one) for one in measured], "wrong": wrong})
             if not self.json:
@@ -61,5 +63,5 @@ class Evaluate:
     def _measured(self, run: Run) -> list[Measurement]:
         if not (run.folder / "recipe.json").is_file():
             raise ValueError(f"{run.folder} is not the folder of a run: it has no recipe.json")
-        at = tuple((int(difficulty) if difficulty == int(difficulty) else difficulty, n) for difficulty, n in self.at)
+        at = tuple((int(one) if one.is_integer() else one, steps) for one, steps in self.at)
         return measure_finally(run.model(), run.recipe, examples=self.examples or None, at=at or None)

@@ -1,5 +1,7 @@
 """What several commands share."""
 
+import os
+
 import torch
 import tyro
 
@@ -8,7 +10,8 @@ Flag = tyro.conf.FlagCreatePairsOff[bool]  # --json, without a --no-json
 
 def use_threads(threads: int) -> None:
     """0 leaves torch's choice."""
-    if threads < 0:
-        raise ValueError(f"--threads must be >= 0, got {threads}; 0 leaves torch's choice")
+    most = 8 * (os.cpu_count() or 1)
+    if not 0 <= threads <= most:
+        raise ValueError(f"--threads must be from 0 to {most}, got {threads}; 0 leaves torch's choice")
     if threads:
         torch.set_num_threads(threads)

@@ -2,18 +2,20 @@
 
 import json
 import os
-from dataclasses import dataclass, field, replace
+import shlex
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import tyro
 from rich.console import Console
 
 from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.parts import exchanged
 from equilibria.cli.progress import Bar, measurement_table
 from equilibria.describe import nearest
-from equilibria.training import RECIPES, Interrupted, Measurement, Recipe, Run, train
-from equilibria.training.recipe import KINDS
+from equilibria.training import RECIPES, Measurement, Recipe, Run, train
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,7 @@ class Train:
     def run(self) -> int:
         use_threads(self.threads)
         console = Console(stderr=self.json)
-        out = self.out or Path("runs") / self.change.id
-        try:
-            run = train(self.change, out, watcher=Bar(console), save_every=self.save_every)
-        except Interrupted as stopped:
-            raise Interrupted(f"{stopped}; to go on: equilibria train {out}") from stopped
+        run = train(self.change, self.out, watcher=Bar(console), save_every=self.save_every)
         if self.json:
             print(json.dumps({"folder": str(run.folder), **run.summary}))
         else:
@@ -67,16 +65,23 @@ def show(run: Run, console: Console) -> None:
         console.print(measurement_table(measurements, summary["name"]))
 
 
+def how_to_go_on(folder: Path) -> str:
+    """The command that resumes a run."""
+    name = f".{os.sep}{folder}" if str(folder) in RECIPES else str(folder)
+    return f"equilibria train {shlex.quote(name)} --threads {torch.get_num_threads()}"
+
+
 def with_recipe(arguments: list[str]) -> tuple[Train, list[str]]:
     """The defaults of `train`, which depend on the recipe and the kinds named in the arguments, and what is left."""
     if arguments[:1] != ["train"]:
         return Train(), arguments
-    name = next((word for word in arguments[1:2] if not word.startswith("-")), None)
-    if name is None:
-        return Train(change=RECIPES["prefix_sum/fast"]), arguments
-    recipe, out = find_recipe(name)
-    recipe, rest = _exchanged(recipe, arguments)
-    return Train(recipe=name, out=out, change=recipe), rest
+    if len(arguments) < 2 or arguments[1].startswith("-"):
+        if {"-h", "--help"} & set(arguments):
+            return Train(), arguments
+        raise ValueError(f"name a recipe first: equilibria train RECIPE ...; RECIPE is {', '.join(RECIPES)}, or a path")
+    recipe, out = find_recipe(arguments[1])
+    recipe, rest = exchanged(recipe, arguments)
+    return Train(recipe=arguments[1], out=out, change=recipe), rest
 
 
 def find_recipe(name: str) -> tuple[Recipe, Path | None]:
@@ -91,42 +96,6 @@ def find_recipe(name: str) -> tuple[Recipe, Path | None]:
     looks_like_a_path = path.suffix == ".json" or name.count(os.sep) > 1
     reason = "no such file or run folder" if looks_like_a_path else nearest(name, list(RECIPES))
     raise ValueError(f"there is no recipe {name!r}; {reason}")
-
-
-def _exchanged(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
-    """Exchange the parts whose kind the arguments name; those arguments are used up."""
-    changes: dict[str, Any] = {}
-    rest, words = [], iter(arguments)
-    for word in words:
-        flag, equals, value = word.partition("=")
-        path = flag.removeprefix("--").replace("-", "_")
-        if not flag.startswith("--") or not _names_a_part(recipe, changes, path):
-            rest.append(word)
-            continue
-        value = value if equals else next(words, "")
-        changes[path] = _kinds(path, value)
-    if recipe.pretraining is None and any(word.startswith("--pretraining.") for word in rest):
-        changes["pretraining"] = {"steps": recipe.optim.steps // 2}
-    return (recipe.override(changes) if changes else recipe), rest
-
-
-def _names_a_part(recipe: Recipe, changes: dict[str, Any], path: str) -> bool:
-    if path in ("extras", "pretraining"):
-        return True
-    part: Any = replace(recipe) if not changes else recipe.override(changes)
-    for name in path.split("."):
-        part = getattr(part, name, None)
-    return isinstance(part, tuple(KINDS))
-
-
-def _kinds(path: str, value: str) -> Any:
-    if path == "extras":
-        return [] if value == "none" else value.split(",")
-    if path == "pretraining":
-        if value != "none":
-            raise ValueError(f"--pretraining can be 'none', got {value!r}; to have it, set --pretraining.steps")
-        return None
-    return value
 
 
 def _numbers(line: dict[str, Any]) -> dict[str, Any]:

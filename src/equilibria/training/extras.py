@@ -29,11 +29,14 @@ class Situation(NamedTuple):
     gradient: Gradient
     budget: Budget
     rng: torch.Generator
+    solves: list[Tensor]  # the steps of each solve of this training step, (batch,): what it cost
 
     def again(self, z0: Tensor, steps: int | None = None) -> Output:
         """Another solve of the same inputs."""
         budget = self.budget if steps is None else Budget(steps)
-        return self.model(self.batch.x, z0, solver=self.solver, gradient=self.gradient, budget=budget)
+        output = self.model(self.batch.x, z0, solver=self.solver, gradient=self.gradient, budget=budget)
+        self.solves.append(output.solution.steps)
+        return output
 
 
 class Extra(ABC):

@@ -30,8 +30,9 @@ class Progress:
     step: int  # steps taken so far, this one included
     loss: float
     lr: float
-    depth: int  # cell evaluations of each example
+    depth: int  # the budget of the solve
     gradient_norm: float  # before clipping
+    evaluations: int  # of the cell on one example, forward, of all solves of this step
 
 
 def learning_rate(optim: Optim, step: int) -> float:
@@ -80,7 +81,8 @@ class Trainer:
         z0 = recipe.start.draw(model.init(*model.inject(batch.x)), self._rng)
         output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
         loss = recipe.task.loss(output.prediction, batch)
-        now = Situation(recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng)
+        solves = [output.solution.steps]
+        now = Situation(recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng, solves)
         for extra in recipe.extras:
             loss = extra.change(loss, now)
         self._optimizer.zero_grad()
@@ -88,7 +90,8 @@ class Trainer:
         norm = clip_grad_norm_(model.parameters(), recipe.optim.clip or math.inf)
         self._descend(loss, norm)
         self.step_count += 1
-        return Progress(self.step_count, loss.item(), self._optimizer.param_groups[0]["lr"], depth, norm.item())
+        rate, spent = self._optimizer.param_groups[0]["lr"], sum(int(steps.sum()) for steps in solves)
+        return Progress(self.step_count, loss.item(), rate, depth, norm.item(), spent)
 
     def consider(self, score: float) -> None:
         """Remember the present weights if none had a better score; of equals, the latest."""

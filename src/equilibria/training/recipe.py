@@ -1,12 +1,13 @@
 """All that decides what a trained net will be: a frozen description that can be written down, changed and hashed."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from equilibria.describe import fingerprint, from_data, nearest, to_data
+from equilibria.describe import complete, fingerprint, from_data, inside, nearest, to_data
 from equilibria.gradients import GRADIENTS, Backprop, Gradient
 from equilibria.model import EquilibriumModel
 from equilibria.nets import NETS, ConvNet, Net
@@ -52,8 +53,11 @@ class Optim:
         require_share("averaging", self.averaging, "[0, 1)", "0 uses the last weights")
         require_share("drop", self.drop, "(0, 1]", "it multiplies the rate")
         for name in ("lr", "clip", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)!r}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be >= 0 and finite, got {getattr(self, name)!r}")
+        for share in self.drops:
+            if not 0 < share < 1:
+                raise ValueError(f"drops must be shares of the training, between 0 and 1, got {share!r}")
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,14 @@ class Evaluation:
             require_whole(name, getattr(self, name), least=1, why="leave `at` empty to measure nothing")
         for _, steps, *counts in (*self.at, *self.finally_at):
             require_whole("steps of an evaluation", steps, least=1, why="they follow the difficulty")
-            for count in counts:
-                require_whole("examples of an evaluation", count, least=0, why="they follow the steps")
+            if counts:
+                examples, aligned = counts
+                require_whole("examples of an evaluation", examples, least=1, why="they follow the steps")
+                if aligned != 0 and not 2 <= aligned <= examples:
+                    raise ValueError(
+                        f"{aligned} of {examples} examples cannot get an AA score; 0, or from 2 to all of them"
+                    )
+        self.budget(1)  # raises if the tolerance is impossible
 
     def final_points(self) -> list[tuple[int | float, int, int, int]]:
         """Difficulty, steps, examples and how many of them get an AA score."""
@@ -124,6 +134,9 @@ class Recipe:
             raise ValueError(
                 f"pretraining.steps = {self.pretraining.steps} leaves nothing of optim.steps = {self.optim.steps}"
             )
+        Budget(1, tol=self.tol)  # raises if the tolerance is impossible
+        if not self.task.train_difficulties:
+            raise ValueError("task.train_difficulties is empty; name at least one difficulty to train on")
         held_out = self.task.held_out()
         for difficulty, *_ in (*self.evaluation.at, *self.evaluation.finally_at):
             held_out.check(1, difficulty)
@@ -141,7 +154,9 @@ class Recipe:
         return fingerprint({key: value for key, value in self.data().items() if key not in WORDS})
 
     def data(self) -> dict[str, Any]:
-        return to_data(self, KINDS)
+        """The recipe as plain data, the same for equal recipes: 1 where a float is meant is 1.0."""
+        data = to_data(self, KINDS)
+        return to_data(from_data(data, Recipe, KINDS), KINDS)
 
     def to_json(self) -> str:
         return json.dumps(self.data(), indent=1) + "\n"
@@ -171,23 +186,25 @@ class Recipe:
         """
         data = self.data()
         for path in sorted(changes, key=lambda path: path.count(".")):
-            *parents, last = path.split(".")
             part: Any = data
+            kind: Any = Recipe
+            *parents, last = path.split(".")
             for i, name in enumerate(parents):
-                part = _into(part, name, ".".join(parents[: i + 1]))
+                kind, part = _into(kind, part, name, ".".join(parents[: i + 1]))
             _check_known(part, last, path)
+            kind = inside(kind, part, last, KINDS)
             place: Any = int(last) if isinstance(part, list) else last
-            part[place] = to_data(changes[path], KINDS)
-            data = Recipe.from_data(data).data() if not parents else data  # bare kinds become their fields
+            part[place] = complete(to_data(changes[path], KINDS), kind, KINDS, path)
         return Recipe.from_data(data)
 
 
-def _into(part: Any, name: str, path: str) -> Any:
+def _into(kind: Any, part: Any, name: str, path: str) -> tuple[Any, Any]:
+    """The annotation and the data of a field that must have fields itself."""
     _check_known(part, name, path)
     inner = part[int(name)] if isinstance(part, list) else part[name]
     if not isinstance(inner, (dict, list)):
         raise ValueError(f"{path} is {inner!r} and has no fields; set it to one of its kinds first")
-    return inner
+    return inside(kind, part, name, KINDS), inner
 
 
 def _check_known(part: Any, name: str, path: str) -> None:

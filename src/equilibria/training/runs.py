@@ -8,6 +8,7 @@ summary.json                         what it cost and what it can do; there once
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.files import DamagedFile, digest, read_checked, write_atomically
+from equilibria.files import DamagedFile, digest, explained, read_checked, remove_unfinished, write_atomically
 from equilibria.folders import load, pack, save, unpack
 from equilibria.model import EquilibriumModel
 from equilibria.training.recipe import Recipe
@@ -81,6 +82,12 @@ class Run:
         """Make the folder this recipe's, or raise if it is another's."""
         path = self.folder / "recipe.json"
         if not path.is_file():
+            strange = [name for name in ("config.json", "summary.json") if (self.folder / name).exists()]
+            if strange or self._states():
+                raise AnotherRun(
+                    f"{self.folder} holds {' and '.join(strange) or 'a state'} but no recipe.json, so it is no run of "
+                    "this recipe; choose another folder"
+                )
             write_atomically(path, recipe.to_json().encode())
         elif (found := self.recipe).id != recipe.id:
             changed = ", ".join(_differences(found.data(), recipe.data()))
@@ -99,26 +106,34 @@ class Run:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
                     raise AnotherRun(f"another process is training in {self.folder}; wait for it or stop it") from error
+            remove_unfinished(self.folder)
             yield
 
     def write_state(self, saved: Saved) -> None:
         """Write a state, then remove those that are no longer needed."""
         counts = torch.tensor([saved.evaluations, saved.metrics], dtype=torch.int64)
         seconds = torch.tensor(saved.seconds, dtype=torch.float64)
-        content = pack(saved.tensors | {"run.counts": counts, "run.seconds": seconds})
+        recipe = torch.tensor(list(self.recipe.id.encode()), dtype=torch.uint8)
+        content = pack(saved.tensors | {"run.counts": counts, "run.seconds": seconds, "run.recipe": recipe})
         name = f"state-{saved.step:08d}-{digest(content)[:16]}.safetensors"
         write_atomically(self.folder / name, content)
         for _, path in self._states()[KEPT_STATES:]:
             path.unlink()
 
     def last_state(self) -> tuple[Saved | None, list[str]]:
-        """The newest state that is whole, and a sentence for each newer one that is not."""
-        complaints = []
+        """The newest state that is whole and of this recipe, and a sentence for each newer one that is not.
+
+        Those are renamed, so that no later state is thrown away for them.
+        """
+        complaints, id_ = [], self.recipe.id
         for step, path in self._states():
             try:
                 tensors = unpack(read_checked(path, path.stem.rsplit("-", 1)[1]), path)
+                if bytes(tensors.pop("run.recipe", torch.zeros(0)).to(torch.uint8).tolist()).decode() != id_:
+                    raise DamagedFile(f"{path} belongs to another recipe")
             except DamagedFile as error:
                 complaints.append(str(error))
+                path.rename(path.with_name(f"{path.name}.damaged"))
                 continue
             evaluations, metrics = tensors.pop("run.counts").tolist()
             return Saved(step, tensors, tensors.pop("run.seconds").item(), evaluations, metrics), complaints
@@ -141,13 +156,16 @@ class Metrics:
     """Appends lines to metrics.jsonl; those after `begin` bytes belong to a future that was lost."""
 
     def __init__(self, folder: Path, begin: int) -> None:
-        self._file = (folder / "metrics.jsonl").open("ab")
+        self._path = folder / "metrics.jsonl"
+        self._file = self._path.open("ab", buffering=0)
         self._file.truncate(min(begin, self._file.tell()))
         self._file.seek(0, 2)
 
     def write(self, **line: Any) -> None:
-        self._file.write((json.dumps(line) + "\n").encode())
-        self._file.flush()
+        try:
+            self._file.write((json.dumps(line, allow_nan=False) + "\n").encode())
+        except OSError as error:
+            raise explained(error, self._path) from error
 
     @property
     def size(self) -> int:
@@ -172,9 +190,10 @@ def _differences(one: Any, other: Any, where: str = "") -> list[str]:
 
 
 def as_line(thing: Any) -> dict[str, Any]:
-    """A dataclass as JSON can hold it: NaN becomes null."""
+    """A dataclass as JSON can hold it: numbers that are not finite become null."""
     return {
-        name: None if isinstance(value, float) and value != value else value for name, value in asdict(thing).items()
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(thing).items()
     }
 
 
@@ -187,9 +206,12 @@ def difference(recorded: list[dict[str, Any]], measured: list[Any]) -> list[str]
     wrong = []
     for before, now in zip(recorded, measured, strict=True):
         where = f"difficulty {now.difficulty}, {now.steps} steps"
-        allowed = max(0.5 * (before["standard_error"] or 0.0), 1e-3 * abs(before["constant"] - before["score"]), 1e-7)
-        for name, tolerance in (("score", allowed), ("alignment", 5e-3)):
-            old, new = before[name], getattr(now, name)
-            if old is not None and not abs(old - new) <= tolerance:
-                wrong.append(f"{where}: {name} is {new:.6g} and was {old:.6g} (allowed: {tolerance:.2g} apart)")
+        reach = abs(before["constant"] - before["score"]) if before["score"] is not None else 0.0
+        allowed = max(0.5 * (before["standard_error"] or 0.0), 1e-3 * reach, 1e-7)
+        again = as_line(now)
+        for name, tolerance in (("score", allowed), ("alignment", 5e-3), ("diverged", 0)):
+            old, new = before[name], again[name]
+            same = old is new if old is None or new is None else abs(old - new) <= tolerance
+            if not same:
+                wrong.append(f"{where}: {name} is {new} and was {old} (allowed: {tolerance:.2g} apart)")
     return wrong

@@ -1,5 +1,6 @@
 """Where a solve begins during training. To add one: a `Start`, and a line in STARTS."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -48,6 +49,9 @@ class Normal(Start):
 
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        _check_scale(self.scale)
+
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
         return self.scale * noise_like(usual, rng)
 
@@ -61,6 +65,7 @@ class Mixed(Start):
 
     def __post_init__(self) -> None:
         require_share("share", self.share, "(0, 1]", "it is the probability of noise; use zeros for none")
+        _check_scale(self.scale)
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
         noisy = torch.rand(len(usual), generator=rng) < self.share
@@ -79,6 +84,11 @@ class Projected(Start):
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
         return usual
+
+
+def _check_scale(scale: float) -> None:
+    if not 0 < scale < math.inf:
+        raise ValueError(f"scale must be > 0 and finite, got {scale!r}; it multiplies the noise")
 
 
 def _sees_the_input(model: EquilibriumModel) -> bool:

@@ -20,7 +20,11 @@ LOG_EVERY = 10  # training steps
 
 
 class Interrupted(Exception):
-    """Somebody asked the training to stop, and its state is saved."""
+    """Somebody asked the training to stop, and its state is saved in `folder`."""
+
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(message)
+        self.folder = folder
 
 
 class Watcher:
@@ -53,14 +57,17 @@ def train(
     """
     run = Run(Path(folder) if folder is not None else Path("runs") / recipe.id)
     with run.locked():
-        run.claim(recipe)
         if not run.finished:
-            _train(run, recipe, watcher or Watcher(), save_every)
+            trainer = Trainer(recipe)  # raises if its parts do not fit, before anything is written
+            run.claim(recipe)
+            _train(run, trainer, watcher or Watcher(), save_every)
+        else:
+            run.claim(recipe)
     return run
 
 
-def _train(run: Run, recipe: Recipe, watcher: Watcher, save_every: float) -> None:
-    trainer = Trainer(recipe)
+def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float) -> None:
+    recipe = trainer.recipe
     saved, complaints = run.last_state()
     for complaint in complaints:
         going_on = f"going on from step {saved.step}" if saved else "starting anew"
@@ -80,7 +87,7 @@ def _train(run: Run, recipe: Recipe, watcher: Watcher, save_every: float) -> Non
             last = time.monotonic()
             while not trainer.done:
                 progress = trainer.step()
-                evaluations += progress.depth * recipe.optim.batch
+                evaluations += progress.evaluations
                 watcher.stepped(progress)
                 if progress.step % LOG_EVERY == 0 or trainer.done:
                     metrics.write(**as_line(progress), seconds=round(clock.seconds, 3))
@@ -89,16 +96,19 @@ def _train(run: Run, recipe: Recipe, watcher: Watcher, save_every: float) -> Non
                         _evaluate(trainer, metrics, watcher)
                 if stop.is_set():
                     save()
-                    raise Interrupted(f"stopped after step {trainer.step_count} of {recipe.optim.steps}")
+                    raise Interrupted(f"stopped after step {trainer.step_count} of {recipe.optim.steps}", run.folder)
                 if time.monotonic() - last > save_every:
                     save()
                     last = time.monotonic()
             save()
     finally:
-        metrics.close()
         watcher.ended()
+        metrics.close()
     seconds, model = clock.seconds, trainer.trained()
-    final = measure_finally(model, recipe)
+    try:
+        final = measure_finally(model, recipe)
+    except KeyboardInterrupt as stopped:
+        raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
     run.finish(model, _summary(recipe, seconds, evaluations, count_parameters(model), final))
 
 
