@@ -15,6 +15,7 @@ from equilibria.training.recipe import Evaluation
 
 SEED = 20_22  # final evaluations of all nets see the same instances
 SEED_DURING_TRAINING = 20_23  # and others than those by which weights may be selected
+ONLINE_ALIGNMENT = 20  # examples of an evaluation during training that also get an AA score
 NUMBERS_AT_ONCE = 2**17  # of inputs: larger evaluations go through in parts, whose states fit into a cache
 
 
@@ -98,7 +99,7 @@ def scores_by_steps(
 
 def evaluate(model: EquilibriumModel, task: Task, evaluation: Evaluation) -> list[Measurement]:
     """What a recipe wants measured during training, with an AA score from two other starts."""
-    count = min(evaluation.examples, 50)
+    count = min(evaluation.examples, ONLINE_ALIGNMENT)
     return [
         measure(
             model,

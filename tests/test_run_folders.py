@@ -1,0 +1,122 @@
+"""What a run's folder holds, and what is refused as one."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from small_run import RECIPE, Notes, interrupted
+
+import equilibria
+from equilibria import Implicit
+from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, find_runs, train
+from equilibria.training.runs import AnotherRun, as_line, difference
+from equilibria.training.train import measure_finally
+
+
+def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
+    with pytest.raises(ValueError, match="DenseNet takes a vector"):
+        train(RECIPE.override({"net": "dense"}), tmp_path / "run")
+    assert train(replace(RECIPE, optim=Optim(steps=2, batch=4)), tmp_path / "run").finished
+
+
+def test_a_state_of_another_recipe_is_not_gone_on_with(tmp_path):
+    folder = tmp_path / "run"
+    interrupted(folder, 20)
+    (folder / "recipe.json").unlink()
+    with pytest.raises(AnotherRun, match="holds a state but no recipe"):
+        train(replace(RECIPE, seed=3), folder)
+    (folder / "recipe.json").write_text(replace(RECIPE, seed=3).to_json())
+    notes = Notes()
+    train(replace(RECIPE, seed=3), folder, watcher=notes)
+    assert notes.first_step == 0
+    assert "belongs to another recipe" in notes.complaints[0]
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    equilibria.save(RECIPE.build(), tmp_path)
+    with pytest.raises(AnotherRun, match=r"holds config.json but no recipe.json"):
+        train(RECIPE, tmp_path)
+
+
+def test_a_folder_of_another_recipe_is_refused_and_left_alone(tmp_path):
+    interrupted(tmp_path / "run", 20)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(AnotherRun, match=rf"holds run {RECIPE.id}.*seed: 0 there, 1 here.*choose another folder"):
+        train(replace(RECIPE, seed=1), tmp_path / "run")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    recipe = replace(RECIPE, optim=Optim(steps=5, batch=4))
+    train(recipe, tmp_path / "run")
+    before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
+    notes = Notes()
+    train(recipe, tmp_path / "run", watcher=notes)
+    assert notes.first_step is None
+    assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
+    assert [run.folder.name for run in find_runs(tmp_path)] == ["run"]
+
+
+def test_a_disk_that_is_full_loses_nothing_that_was_written(tmp_path):
+    """The kernel refuses to write more than this process may."""
+    script = """
+import resource, sys
+from pathlib import Path
+from equilibria.files import write_atomically
+path = Path(sys.argv[1])
+write_atomically(path, b"good")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    write_atomically(path, bytes(5000))
+except OSError as error:
+    print(error)
+"""
+    path = tmp_path / "file"
+    finished = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    assert f"no room for {path}" in finished.stdout
+    assert "what was written before is intact" in finished.stdout
+    assert path.read_bytes() == b"good"
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_cost_counts_every_solve(tmp_path):
+    """Three more solves for the penalty, one more evaluation for the implicit gradient."""
+    plain = replace(RECIPE, depth=Fixed(3), optim=Optim(steps=4, batch=5), evaluation=Evaluation(), select="last")
+    costs = {
+        "plain": train(plain, tmp_path / "1").summary["cell_evaluations"],
+        "penalty": train(replace(plain, extras=(AlignmentPenalty(),)), tmp_path / "2").summary["cell_evaluations"],
+        "implicit": train(replace(plain, gradient=Implicit()), tmp_path / "3").summary["cell_evaluations"],
+    }
+    assert costs == {"plain": 4 * 5 * 3, "penalty": 4 * 5 * 3 * 4, "implicit": 4 * 5 * 4}
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path):
+    run = train(replace(RECIPE, optim=Optim(steps=20, batch=4)), tmp_path / "run")
+    count = len(run.metrics())
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "lo')
+    assert len(run.metrics()) == count
+
+
+def test_recorded_numbers_that_are_not_measured_again_are_told(tmp_path):
+    run = train(replace(RECIPE, optim=Optim(steps=5, batch=4)), tmp_path / "run")
+    recorded = run.summary["measurements"]
+    measured = measure_finally(run.model(), run.recipe)
+    assert difference(recorded, measured) == []
+    recorded = json.loads(json.dumps(recorded))
+    recorded[0]["score"] += 0.3
+    (sentence,) = difference(recorded, measured)
+    assert "difficulty 6, 4 steps: score is" in sentence
+    lost = [replace(one, score=float("inf"), alignment=float("nan"), diverged=3) for one in measured]
+    assert difference([as_line(one) for one in lost], lost) == []
+    assert len(difference([as_line(one) for one in lost], measured)) == 3
+
+
+def test_damaged_weights_are_named(tmp_path):
+    run = train(replace(RECIPE, optim=Optim(steps=2, batch=4)), tmp_path / "run")
+    path = run.folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x99")
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        run.model()
