@@ -8,6 +8,7 @@ import equilibria
 CORE = [
     "describe",
     "files",
+    "layout",
     "rows",
     "cycles",
     "solution",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from equilibria.cycles import Window
+from equilibria.layout import is_channels_last
 from equilibria.rows import take
 from equilibria.solution import Solution, Step
 
@@ -25,9 +26,8 @@ class ActiveSet:
 
     def __init__(self, z0: Tensor, injection: tuple, *, compact: bool, trace_steps: int) -> None:
         self.shape, self.dtype, self._flat = z0.shape[1:], z0.dtype, z0.ndim == 2
-        # Images whose channels lie side by side stay so: their convolutions and norms are much faster.
-        self._channels_last = z0.ndim == 4 and z0.is_contiguous(memory_format=torch.channels_last)
-        z = (z0.permute(0, 2, 3, 1) if self._channels_last else z0).reshape(len(z0), self.shape.numel())
+        self._channels_last = is_channels_last(z0)
+        z = (z0.movedim(1, -1) if self._channels_last else z0).reshape(len(z0), self.shape.numel())
         # Small steps vanish in half precision, so there we iterate in float32 and only evaluate in half.
         self.z = z.float() if self.dtype.itemsize < 4 else z  # (rows, n)
         self.fz = self.z  # (rows, n)
@@ -51,8 +51,8 @@ class ActiveSet:
         """Flat rows in the shape and dtype that f knows."""
         z = z if z.dtype == self.dtype else z.to(self.dtype)
         if self._channels_last:
-            channels, height, width = self.shape
-            return z.view(-1, height, width, channels).permute(0, 3, 1, 2)
+            channels, *places = self.shape
+            return z.view(-1, *places, channels).movedim(-1, 1)
         return z if self._flat else z.view(-1, *self.shape)
 
     def evaluate(self, f: Callable[..., Tensor], *, check: bool) -> None:
@@ -103,7 +103,7 @@ class ActiveSet:
         """The opposite of `state`: flat rows in the precision that we iterate in."""
         state = state if state.dtype == self.z.dtype else state.to(self.z.dtype)
         if self._channels_last:
-            state = state.permute(0, 2, 3, 1)
+            state = state.movedim(1, -1)
         return state if self._flat else state.reshape(len(state), -1)
 
     def measure(self) -> None:

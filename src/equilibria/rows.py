@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from equilibria.layout import rows
 
 
 def leaves(tree: Any) -> Iterator[Tensor]:
@@ -35,10 +36,4 @@ def each(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 def take(tree: Any, index: Tensor) -> Any:
     """Rows `index` of every tensor."""
-    return each(tree, lambda tensor: _rows(tensor, index))
-
-
-def _rows(tensor: Tensor, index: Tensor) -> Tensor:
-    if tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last):  # and it shall stay so
-        return tensor.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
-    return tensor.index_select(0, index)
+    return each(tree, lambda tensor: rows(tensor, index))

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from equilibria.layout import beside
+
 
 class AdditiveCell(nn.Module):
     """y = N(relu(conv z)),  z' = N(relu(z + N(u + conv y)))."""
@@ -38,4 +40,4 @@ class BlockCell(nn.Module):
         self.entry, self.blocks = entry, blocks
 
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
-        return self.blocks(z if self.entry is None else self.entry(torch.cat((z, u), 1)))
+        return self.blocks(z if self.entry is None else self.entry(beside(z, u)))

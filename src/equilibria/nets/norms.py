@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
+from equilibria.layout import is_channels_last
+
 Norm = Literal["none", "group", "channel", "layer"]
 
 
@@ -22,7 +24,7 @@ class ChannelNorm(nn.Module):
         self.eps = eps
 
     def forward(self, z: Tensor) -> Tensor:
-        if z.ndim == 4 and z.is_contiguous(memory_format=torch.channels_last):
+        if is_channels_last(z):
             channels = z.movedim(1, -1)  # they lie side by side, as torch's layer norm wants them
             return layer_norm(channels, self.weight.shape, self.weight, self.bias, self.eps).movedim(-1, 1)
         shape = (-1, *(1 for _ in z.shape[2:]))
