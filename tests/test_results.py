@@ -2,6 +2,8 @@
 
 import json
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,7 @@ def test_results_hold_nothing_unfinished():
     assert sum(path.stat().st_size for path in files) < 60e6
     for path in RESULTS.rglob("recipe.json"):
         assert json.loads((path.parent / "summary.json").read_text())["measurements"]
+
+
+def test_the_page_of_results_is_up_to_date():
+    subprocess.run([sys.executable, str(RESULTS / "summarise.py"), "--check"], check=True)
