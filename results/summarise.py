@@ -21,9 +21,7 @@ def table(recipe: str, runs: list[dict]) -> str:
     lines = [
         f"\n## {recipe}\n",
         f"{runs[0]['summary']['parameters']} parameters; trained in {cost} minutes on {max(threads)} thread(s).\n",
-        "| difficulty | steps | examples | "
-        + " | ".join(f"seed {seed}" for seed in seeds)
-        + " | median | constant | AA |",
+        f"| difficulty | steps | examples | {names} | median | constant | AA |",
         "| --- " * (len(seeds) + 6) + "|",
     ]
     for points in zip(*(run["summary"]["measurements"] for run in runs), strict=True):
