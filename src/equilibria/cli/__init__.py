@@ -1,4 +1,4 @@
-"""The command line: `equilibria quickstart | list | train | evaluate`."""
+"""The command line: `equilibria quickstart | list | train | evaluate | sweep`."""
 
 import sys
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import tyro
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.listing import List
 from equilibria.cli.quickstart import Quickstart
+from equilibria.cli.sweep import Sweep
 from equilibria.cli.train import Train, how_to_go_on, with_recipe
 from equilibria.training import Interrupted, TrainingDiverged
 
@@ -26,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
             | Annotated[List, tyro.conf.subcommand("list")]
             | Annotated[Train, tyro.conf.subcommand("train", default=train)]
-            | Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+            | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+            | Annotated[Sweep, tyro.conf.subcommand("sweep")],
             args=arguments,
             prog="equilibria",
             description="Train, measure and use networks that think until they settle.",

@@ -4,10 +4,12 @@ from equilibria.training.depths import DEPTHS, Depth, Fixed, LogNormalPoisson, U
 from equilibria.training.evaluate import Measurement, measure
 from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive
 from equilibria.training.fit import Trainer, TrainingDiverged
+from equilibria.training.grid import grid, parse_axis
 from equilibria.training.recipe import Evaluation, Optim, Pretraining, Recipe
 from equilibria.training.recipes import RECIPES
 from equilibria.training.runs import Run, find_runs
 from equilibria.training.starts import STARTS, Mixed, Normal, Projected, Start, Zeros
+from equilibria.training.sweep import Entry, sweep
 from equilibria.training.train import Interrupted, Watcher, train
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "STARTS",
     "AlignmentPenalty",
     "Depth",
+    "Entry",
     "Evaluation",
     "Extra",
     "Fixed",
@@ -39,6 +42,9 @@ __all__ = [
     "Watcher",
     "Zeros",
     "find_runs",
+    "grid",
     "measure",
+    "parse_axis",
+    "sweep",
     "train",
 ]

@@ -1,0 +1,128 @@
+"""`equilibria sweep`."""
+
+import json
+import signal
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from equilibria.cli.options import Flag
+from equilibria.cli.train import find_recipe
+from equilibria.training import Recipe
+from equilibria.training.grid import grid, parse_axis
+from equilibria.training.sweep import Entry, sweep
+
+COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train many recipes: every combination of the values on the axes.
+
+    `equilibria sweep prefix_sum/fast --grid optim.lr=1e-3,3e-4 net.weight_norm=true,false seed=0..2` trains twelve.
+    What is finished is skipped, so the same command goes on after an interruption.
+    """
+
+    recipe: tyro.conf.Positional[str]
+    """Name of a recipe, a JSON file with a recipe, or one with a list of recipes."""
+    grid: tuple[str, ...] = ()
+    """Axes: name=value,value or name=first..last."""
+    out: Path = Path("runs")
+    """Folder in which each run gets a folder of its own, named by its id."""
+    workers: int = 0
+    """Processes, one thread each; 0: as many as there are cores."""
+    retry: Flag = False
+    """Also train what failed before."""
+    json: Flag = False
+    """Print how every run ended, as JSON, on standard output."""
+
+    def run(self) -> int:
+        if self.workers < 0:
+            raise ValueError(f"--workers must be >= 0, got {self.workers}; 0 takes every core")
+        values = dict(map(parse_axis, self.grid))
+        recipes = [recipe for base in _bases(self.recipe) for recipe in grid(base, values)]
+        console = Console(stderr=self.json)
+        axes = [name for name in values if len(values[name]) > 1]
+        stop = threading.Event()
+        before = signal.signal(signal.SIGINT, lambda *_: stop.set())  # the workers get it too, and save
+        try:
+            with Live(console=console, refresh_per_second=4) as live:
+                entries = sweep(
+                    recipes,
+                    self.out,
+                    workers=self.workers or None,
+                    retry=self.retry,
+                    watch=lambda entries: live.update(progress_table(entries, axes)),
+                    stop=stop,
+                )
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return self._end(entries, console, stopped=stop.is_set())
+
+    def _end(self, entries: list[Entry], console: Console, *, stopped: bool) -> int:
+        if self.json:
+            print(json.dumps([_row(entry) for entry in entries]))
+        failed = [entry for entry in entries if entry.state == "failed"]
+        for entry in failed:
+            console.print(f"[red]{entry.folder}[/red]: {entry.reason}", soft_wrap=True)
+        if failed:
+            console.print(f"{len(failed)} of {len(entries)} failed; the same command with --retry tries them again")
+        if stopped:
+            console.print("stopped; what was running is saved, and the same command goes on")
+            return 130
+        return int(bool(failed))
+
+
+def progress_table(entries: list[Entry], axes: list[str]) -> Table:
+    """All runs of a sweep; of very many, those that are not waiting."""
+    counts = Counter(entry.state for entry in entries)
+    table = Table(box=None, title=", ".join(f"{n} {state}" for state, n in counts.items()), title_justify="left")
+    for heading in ("id", *axes, "state", "step", "loss", "score", "AA", "left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    shown = entries if len(entries) <= 40 else [entry for entry in entries if entry.state in ("running", "failed")]
+    for entry in shown:
+        values = [str(_value(entry.recipe, axis)) for axis in axes]
+        left = entry.seconds_left
+        table.add_row(
+            entry.recipe.id,
+            *values,
+            f"[{COLOURS.get(entry.state, 'default')}]{entry.state}",
+            f"{entry.step}/{entry.recipe.optim.steps}",
+            _short(entry.loss),
+            _short(entry.score),
+            _short(entry.alignment),
+            "" if left is None else f"{left:.0f} s",
+        )
+    return table
+
+
+def _bases(name: str) -> list[Recipe]:
+    path = Path(name)
+    if path.is_file():
+        data = json.loads(path.read_text())
+        if isinstance(data, list):
+            return [Recipe.from_data(one) for one in data]
+    return [find_recipe(name)[0]]
+
+
+def _value(recipe: Recipe, axis: str) -> Any:
+    data: Any = recipe.data()
+    for name in axis.split("."):
+        data = data[int(name)] if isinstance(data, list) else data[name]
+    return data["kind"] if isinstance(data, dict) and "kind" in data else data
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else f"{number:.4g}"
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    row = {name: value for name, value in asdict(entry).items() if name not in ("recipe", "began", "began_at")}
+    return {"id": entry.recipe.id, **row, "folder": str(entry.folder)}

@@ -1,0 +1,52 @@
+"""Many recipes from one: every combination of the values that some of its fields shall take."""
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from equilibria.training.recipe import Recipe
+
+RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+
+
+def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
+    """`base` with every combination of these values, the last axis changing fastest; equal recipes once."""
+    for name, values in axes.items():
+        if not values:
+            raise ValueError(f"the axis {name} has no values; write for example {name}=1,2 or leave it out")
+    combinations = itertools.product(*axes.values())
+    made = [base.override(dict(zip(axes, values, strict=True))) for values in combinations]
+    return list({recipe.id: recipe for recipe in made}.values())
+
+
+def parse_axis(text: str) -> tuple[str, list[Any]]:
+    """`optim.lr=1e-3,3e-4` or `seed=0..9` or `net.weight_norm=true,false` as a name and its values."""
+    name, equals, values = text.partition("=")
+    if not equals or not name or not values:
+        raise ValueError(f"cannot read the axis {text!r}; write name=value,value or name=first..last")
+    found = RANGE.fullmatch(values)
+    if found:
+        first, last = int(found[1]), int(found[2])
+        return name.replace("-", "_"), list(range(first, last + 1))
+    return name.replace("-", "_"), [_value(word) for word in _split(values)]
+
+
+def _split(values: str) -> list[str]:
+    """At commas that are not inside brackets."""
+    words, depth = [""], 0
+    for letter in values:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            words.append("")
+        else:
+            words[-1] += letter
+    return words
+
+
+def _value(word: str) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word  # a name, such as that of a solver

@@ -1,0 +1,141 @@
+"""Processes that train one recipe after another; one that dies takes nothing with it but its run."""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from equilibria.training.evaluate import Measurement
+from equilibria.training.fit import Progress
+from equilibria.training.recipe import Recipe
+from equilibria.training.train import Interrupted, Watcher, train
+
+SECONDS_BETWEEN_REPORTS = 0.5
+SPAWN = multiprocessing.get_context("spawn")  # a fork of a process that has used torch's threads can hang
+
+
+@dataclass(frozen=True)
+class Report:
+    """Something that happened to a run."""
+
+    run: int  # its place in the list
+    what: str  # "began", "stepped", "evaluated", "complained", "finished", "failed", "stopped"
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+class Reporter(Watcher):
+    """Sends what happens in a training through a pipe, steps not more often than people can read."""
+
+    def __init__(self, run: int, send: Any) -> None:
+        self._run, self._send, self._last = run, send, 0.0
+
+    def began(self, recipe: Recipe, step: int) -> None:
+        self._send(Report(self._run, "began", {"step": step}))
+
+    def complained(self, sentence: str) -> None:
+        self._send(Report(self._run, "complained", {"sentence": sentence}))
+
+    def stepped(self, progress: Progress) -> None:
+        if time.monotonic() - self._last > SECONDS_BETWEEN_REPORTS:
+            self._last = time.monotonic()
+            self._send(Report(self._run, "stepped", {"step": progress.step, "loss": progress.loss}))
+
+    def evaluated(self, step: int, measurements: list[Measurement]) -> None:
+        last = measurements[-1]
+        self._send(Report(self._run, "evaluated", {"step": step, "score": last.score, "alignment": last.alignment}))
+
+
+def train_and_report(run: int, recipe: Recipe, folder: Path, send: Any, *, save_every: float = 30.0) -> None:
+    """Train one recipe; whatever goes wrong becomes a report."""
+    try:
+        finished = train(recipe, folder, watcher=Reporter(run, send), save_every=save_every)
+        send(Report(run, "finished", finished.summary))
+    except Interrupted as stopped:
+        send(Report(run, "stopped", {"reason": str(stopped)}))
+    except MemoryError:
+        send(Report(run, "failed", {"reason": "out of memory"}))
+    except Exception as error:
+        send(Report(run, "failed", {"reason": f"{type(error).__name__}: {error}"}))
+
+
+class Worker:
+    """A process and the pipe to it."""
+
+    def __init__(self, threads: int) -> None:
+        self.pipe, theirs = SPAWN.Pipe()
+        self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, threads), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.run: int | None = None
+
+    def give(self, run: int, recipe: Recipe, folder: Path) -> None:
+        self.run = run
+        self.pipe.send((run, recipe.to_json(), folder))
+
+    def close(self) -> None:
+        self.pipe.close()
+
+
+def run_in_pool(
+    jobs: Sequence[tuple[int, Recipe, Path]], *, workers: int, threads: int = 1, stop: Any = None
+) -> Iterator[Report]:
+    """Train these runs and yield reports as they come. When `stop` is set, no new run begins."""
+    waiting = list(reversed(jobs))
+    crew = [Worker(threads) for _ in range(min(workers, len(jobs)))]
+    try:
+        for worker in crew:
+            worker.give(*waiting.pop())
+        while any(worker.run is not None for worker in crew):
+            busy = {worker.pipe: worker for worker in crew if worker.run is not None}
+            for pipe in multiprocessing.connection.wait(list(busy), timeout=1.0):
+                worker = busy[pipe]  # pyright: ignore[reportArgumentType]
+                report = _received(worker)
+                yield report
+                if report.what in ("finished", "failed", "stopped"):
+                    worker.run = None
+                    if not worker.process.is_alive():
+                        crew[crew.index(worker)] = worker = Worker(threads)
+                    if waiting and not (stop is not None and stop.is_set()):
+                        worker.give(*waiting.pop())
+    finally:
+        for worker in crew:
+            worker.close()
+        for worker in crew:
+            worker.process.join(timeout=5)
+
+
+def _received(worker: Worker) -> Report:
+    assert worker.run is not None
+    try:
+        return worker.pipe.recv()
+    except (EOFError, OSError):
+        worker.process.join(timeout=5)
+        return Report(worker.run, "failed", {"reason": _how_it_died(worker.process.exitcode)})
+
+
+def _how_it_died(code: int | None) -> str:
+    if code == -signal.SIGKILL:
+        return "its process was killed, most often because memory ran out"
+    return f"its process died with {signal.Signals(-code).name}" if code and code < 0 else f"its process ended ({code})"
+
+
+def _work(pipe: Connection, threads: int) -> None:
+    """The life of a worker: take a recipe, train it, report; end when nobody listens."""
+    torch.set_num_threads(threads)
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    while True:
+        try:
+            run, recipe, folder = pipe.recv()
+        except (EOFError, OSError, KeyboardInterrupt):
+            return
+        train_and_report(run, Recipe.from_json(recipe), folder, pipe.send)

@@ -1,0 +1,122 @@
+"""Train many recipes: those that are finished are skipped, those that fail are told, the others do not notice."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from equilibria.training.pool import Report, run_in_pool
+from equilibria.training.recipe import Recipe
+from equilibria.training.runs import Run
+
+DONE = ("finished", "skipped", "failed", "stopped")
+Executor = Callable[[Sequence[tuple[int, Recipe, Path]]], Iterable[Report]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where one run of a sweep stands."""
+
+    recipe: Recipe
+    folder: Path
+    state: str = "waiting"  # "waiting", "running", "finished", "skipped", "failed", "stopped"
+    step: int = 0
+    loss: float | None = None
+    score: float | None = None
+    alignment: float | None = None
+    reason: str = ""  # why it failed
+    began: float | None = None  # when, and after how many steps, for the remaining time
+    began_at: int = 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the rate so far."""
+        taken = self.step - self.began_at
+        if self.state != "running" or self.began is None or taken <= 0:
+            return None
+        return (time.monotonic() - self.began) / taken * (self.recipe.optim.steps - self.step)
+
+    def after(self, report: Report) -> "Entry":
+        """Where it stands after this."""
+        detail = report.detail
+        match report.what:
+            case "began":
+                return replace(
+                    self, state="running", step=detail["step"], began=time.monotonic(), began_at=detail["step"]
+                )
+            case "stepped" | "evaluated":
+                known = {name: detail[name] for name in ("step", "loss", "score", "alignment") if name in detail}
+                return replace(self, **known)
+            case "finished":
+                last = detail["measurements"][-1:] or [{}]
+                scores = {name: last[0].get(name) for name in ("score", "alignment")}
+                return replace(self, state="finished", step=self.recipe.optim.steps, **scores)
+            case "failed" | "stopped":
+                return replace(self, state=report.what, reason=detail["reason"])
+        return self
+
+
+def sweep(
+    recipes: Sequence[Recipe],
+    folder: str | Path = "runs",
+    *,
+    execute: Executor | None = None,
+    workers: int | None = None,
+    retry: bool = False,
+    watch: Callable[[list[Entry]], None] | None = None,
+    stop: threading.Event | None = None,
+) -> list[Entry]:
+    """Train `recipes`, each in `folder`/<id>, and say how each ended.
+
+    Args:
+        execute: where they run; left out: in `workers` processes of this machine, one thread each.
+        workers: left out: as many as there are cores.
+        retry: also train those that failed in an earlier sweep; otherwise they are told again as failed.
+        watch: called with all entries whenever one changes.
+        stop: set it to begin no more runs.
+    """
+    if not recipes:
+        raise ValueError("a sweep of no recipes; name at least one, or an axis with values")
+    entries = [_entry(recipe, Path(folder) / recipe.id, retry=retry) for recipe in recipes]
+    jobs = [(i, one.recipe, one.folder) for i, one in enumerate(entries) if one.state == "waiting"]
+    if watch:
+        watch(entries)
+    if execute is None:
+        count = workers or available_cores()
+
+        def execute(jobs: Sequence[tuple[int, Recipe, Path]]) -> Iterable[Report]:
+            return run_in_pool(jobs, workers=count, stop=stop)
+
+    for report in execute(jobs) if jobs else ():
+        entries[report.run] = entries[report.run].after(report)
+        _remember(entries[report.run], report)
+        if watch:
+            watch(entries)
+    return entries
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _entry(recipe: Recipe, folder: Path, *, retry: bool) -> Entry:
+    run, failure = Run(folder), folder / "failed.txt"
+    if run.finished:
+        entry = Entry(recipe, folder).after(Report(0, "finished", run.summary))
+        return replace(entry, state="skipped")
+    if failure.is_file() and not retry:
+        return Entry(recipe, folder, state="failed", reason=failure.read_text().strip())
+    return Entry(recipe, folder)
+
+
+def _remember(entry: Entry, report: Report) -> None:
+    """A failure is written into the run's folder, and goes when the run is tried again."""
+    failure = entry.folder / "failed.txt"
+    if report.what == "failed":
+        entry.folder.mkdir(parents=True, exist_ok=True)
+        failure.write_text(entry.reason + "\n")
+    elif report.what in ("began", "finished"):
+        failure.unlink(missing_ok=True)
