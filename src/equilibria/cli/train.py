@@ -16,6 +16,7 @@ from equilibria.cli.parts import exchanged
 from equilibria.cli.progress import Bar, measurement_table
 from equilibria.describe import nearest
 from equilibria.training import RECIPES, Measurement, Recipe, Run, train
+from equilibria.training.team import Team
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ class Train:
     def run(self) -> int:
         use_threads(self.threads)
         console = Console(stderr=self.json)
+        team = Team.joined()
         run = train(self.change, self.out, watcher=Bar(console), save_every=self.save_every)
+        if not team.leads:
+            return 0
         if self.json:
             print(json.dumps({"folder": str(run.folder), **run.summary}))
         else:

@@ -15,6 +15,7 @@ from equilibria.solvers import Picard
 from equilibria.tasks import Batch
 from equilibria.training.extras import Situation
 from equilibria.training.recipe import Optim, Recipe
+from equilibria.training.team import Team
 
 PATIENCE = 20  # steps in a row without a finite loss before giving up
 
@@ -49,8 +50,9 @@ def learning_rate(optim: Optim, step: int) -> float:
 class Trainer:
     """A net in training. `step()` until `done`; `tensors()` and `restore()` stop and go on, bit by bit the same."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, team: Team = Team()) -> None:
+        team.check(recipe.optim.batch)
+        self.recipe, self.team = recipe, team
         self.model = recipe.build()
         self.averaged = copy.deepcopy(self.model) if recipe.optim.averaging else self.model
         self._best: dict[str, Tensor] = {}
@@ -73,12 +75,13 @@ class Trainer:
         recipe, model = self.recipe, self.model
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(recipe.optim, self.step_count)
-        batch = self._batch()
+        whole = self._batch()
         pretraining = recipe.pretraining if recipe.pretraining and self.step_count < recipe.pretraining.steps else None
         solver, gradient = (Picard(), Backprop()) if pretraining else (recipe.solver, recipe.gradient)
         depth = (pretraining or recipe).depth.draw(self._rng)
         budget = Budget(depth, tol=0.0 if pretraining else recipe.tol)
-        z0 = recipe.start.draw(model.init(*model.inject(batch.x)), self._rng)
+        z0 = self.team.share(recipe.start.draw(model.init(*model.inject(whole.x)), self._rng))
+        batch = whole._replace(x=self.team.share(whole.x), y=self.team.share(whole.y))
         output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
         loss = recipe.task.loss(output.prediction, batch)
         solves = [output.solution.steps]
@@ -87,10 +90,12 @@ class Trainer:
             loss = extra.change(loss, now)
         self._optimizer.zero_grad()
         loss.backward()
+        self.team.average_gradients(model)
+        loss = self.team.mean(loss)
         norm = clip_grad_norm_(model.parameters(), recipe.optim.clip or math.inf)
         self._descend(loss, norm)
         self.step_count += 1
-        rate, spent = self._optimizer.param_groups[0]["lr"], sum(int(steps.sum()) for steps in solves)
+        rate, spent = self._optimizer.param_groups[0]["lr"], self.team.size * sum(int(steps.sum()) for steps in solves)
         return Progress(self.step_count, loss.item(), rate, depth, norm.item(), spent)
 
     def consider(self, score: float) -> None:

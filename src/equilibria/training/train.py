@@ -10,13 +10,16 @@ from typing import Any
 
 import torch
 
+from equilibria.folders import pack, unpack
 from equilibria.nets import count_parameters
 from equilibria.training.evaluate import Measurement, evaluate, measure, overall
 from equilibria.training.fit import Progress, Trainer
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Metrics, Run, Saved, as_line
+from equilibria.training.team import Team
 
 LOG_EVERY = 10  # training steps
+NOTHING_TO_DO, FROM_THE_BEGINNING = b"nothing to do", b"from the beginning"  # said by a leader instead of a state
 
 
 class Interrupted(Exception):
@@ -56,14 +59,33 @@ def train(
     of threads. `save_every` is in seconds. Ctrl-C and SIGTERM save and raise `Interrupted`.
     """
     run = Run(Path(folder) if folder is not None else Path("runs") / recipe.id)
+    team = Team.joined()
+    if not team.leads:
+        _follow(Trainer(recipe, team))
+        return run
     with run.locked():
         if not run.finished:
-            trainer = Trainer(recipe)  # raises if its parts do not fit, before anything is written
+            trainer = Trainer(recipe, team)  # raises if its parts do not fit, before anything is written
             run.claim(recipe)
             _train(run, trainer, watcher or Watcher(), save_every)
         else:
             run.claim(recipe)
+            team.spread(NOTHING_TO_DO)
     return run
+
+
+def _follow(trainer: Trainer) -> None:
+    """What a member does that does not lead: the same steps, and nothing else."""
+    state = trainer.team.spread()
+    if state == NOTHING_TO_DO:
+        return
+    if state != FROM_THE_BEGINNING:
+        trainer.restore(unpack(state, Path("the leader's state")))
+    with _asked_to_stop() as stop:
+        while not trainer.done:
+            trainer.step()
+            if trainer.team.any(stop.is_set()):
+                return
 
 
 def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float) -> None:
@@ -73,6 +95,7 @@ def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float) -> N
         going_on = f"going on from step {saved.step}" if saved else "starting anew"
         watcher.complained(f"{complaint.split('; ')[0]}; {going_on}")
     seconds, evaluations = (saved.seconds, saved.evaluations) if saved else (0.0, 0)
+    trainer.team.spread(pack(saved.tensors) if saved else FROM_THE_BEGINNING)
     if saved:
         trainer.restore(saved.tensors)
     metrics = Metrics(run.folder, saved.metrics if saved else 0)
@@ -94,7 +117,7 @@ def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float) -> N
                 if recipe.evaluation.at and (progress.step % recipe.evaluation.every == 0 or trainer.done):
                     with clock.paused():
                         _evaluate(trainer, metrics, watcher)
-                if stop.is_set():
+                if trainer.team.any(stop.is_set()):
                     save()
                     raise Interrupted(f"stopped after step {trainer.step_count} of {recipe.optim.steps}", run.folder)
                 if time.monotonic() - last > save_every:

@@ -1,0 +1,65 @@
+"""One net across real processes, started by a real torchrun."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small_run import RECIPE, interrupted, loss_lines
+
+from equilibria.training import Evaluation, Optim, Run, train
+from equilibria.training.team import Team
+
+LONG = replace(RECIPE, optim=Optim(steps=200, batch=32, lr=3e-4, averaging=0.9), evaluation=Evaluation(), select="last")
+
+
+def torchrun(processes: int, recipe: Path, folder: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    command += ["-m", "equilibria", "train", str(recipe), "--out", str(folder), "--threads", "1", "--json"]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+@pytest.fixture
+def recipe_file(tmp_path) -> Path:
+    path = tmp_path / "recipe.json"
+    path.write_text(LONG.to_json())
+    return path
+
+
+def test_two_processes_take_the_steps_of_one(tmp_path, recipe_file):
+    alone = train(LONG, tmp_path / "alone")
+    finished = torchrun(2, recipe_file, tmp_path / "two")
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    assert json.loads(finished.stdout)["id"] == LONG.id, "printed once, by the leader"
+    two = Run(tmp_path / "two")
+    steps, losses = zip(*loss_lines(two), strict=True)
+    same_steps, expected = zip(*loss_lines(alone), strict=True)
+    assert steps == same_steps
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(expected), rtol=0, atol=1e-5)
+    assert two.summary["cell_evaluations"] == alone.summary["cell_evaluations"]
+
+
+def test_another_number_of_processes_goes_on(tmp_path, recipe_file):
+    alone = train(LONG, tmp_path / "alone")
+    interrupted(tmp_path / "run", 80, LONG)
+    assert torchrun(2, recipe_file, tmp_path / "run").returncode == 0
+    losses = torch.tensor([loss for _, loss in loss_lines(Run(tmp_path / "run"))])
+    expected = torch.tensor([loss for _, loss in loss_lines(alone)])
+    torch.testing.assert_close(losses, expected, rtol=0, atol=1e-5)
+    again = torchrun(2, recipe_file, tmp_path / "run")
+    assert again.returncode == 0, "a finished run is told again, and nobody waits for anybody"
+
+
+def test_a_batch_that_cannot_be_shared_is_refused():
+    with pytest.raises(ValueError, match=r"optim.batch = 8 cannot be shared evenly by 3 processes"):
+        Team(0, 3).check(8)
+
+
+def test_shares_make_up_the_whole():
+    x = torch.arange(12).view(6, 2)
+    assert torch.equal(torch.cat([Team(rank, 3).share(x) for rank in range(3)]), x)
+    assert Team().share(x) is x
