@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from equilibria.training.pool import Report, run_in_pool
@@ -84,11 +85,7 @@ def sweep(
     if watch:
         watch(entries)
     if execute is None:
-        count = workers or available_cores()
-
-        def execute(jobs: Sequence[tuple[int, Recipe, Path]]) -> Iterable[Report]:
-            return run_in_pool(jobs, workers=count, stop=stop)
-
+        execute = partial(run_in_pool, workers=workers or available_cores(), stop=stop)
     for report in execute(jobs) if jobs else ():
         entries[report.run] = entries[report.run].after(report)
         _remember(entries[report.run], report)

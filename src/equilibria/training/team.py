@@ -1,8 +1,8 @@
 """One net across processes: each takes its share of every batch, and all take the same step.
 
 Every member draws the whole batch, the starts and the depth from the same generator and keeps its own rows, so what is
-trained does not depend on how many they are, up to rounding. (A loss that is no mean over examples, as that of mazes, is
-averaged over members and differs a little more.)
+trained does not depend on how many they are, up to rounding. (A loss that is no mean over examples, as that of
+mazes, is averaged over members and differs a little more.)
 """
 
 import os
