@@ -12,7 +12,6 @@ from equilibria.training.pool import Report, run_in_pool
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
 
-DONE = ("finished", "skipped", "failed", "stopped")
 Executor = Callable[[Sequence[tuple[int, Recipe, Path]]], Iterable[Report]]
 
 
