@@ -36,8 +36,8 @@ MAZES = Recipe(
     task=Mazes(),
     net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2),
     start=Mixed(),
-    depth=Uniform(8, 28),
-    optim=Optim(steps=5000, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
+    depth=Uniform(16, 32),
+    optim=Optim(steps=2500, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
     select="best",
     evaluation=Evaluation(
         at=((9, 50), (13, 100), (25, 400)),
