@@ -73,7 +73,7 @@ BLURRY_MNIST = Recipe(
 MATRIX_INVERSION = Recipe(
     name="matrix_inversion/fast",
     task=MatrixInversion(),
-    net=MatrixNet(channels=2, powers=3),
+    net=MatrixNet(channels=1, powers=5),
     start=Mixed(scale=0.3),
     depth=Uniform(8, 32),
     optim=Optim(steps=1500, batch=64, lr=3e-2, schedule="cosine", warmup=50, clip=0.1),
