@@ -12,8 +12,8 @@ from equilibria.training import RECIPES, Recipe, Run, train
 from equilibria.training.evaluate import scores_by_steps
 
 LENGTHS = (16, 32, 64, 128, 256, 512)
-STEPS = (8, 16, 32, 64, 128, 256, 512, 1024)
-EXAMPLES = 100
+STEPS = (8, 16, 32, 64, 128, 256, 512)
+EXAMPLES = 50
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ RECIPES: dict[str, Recipe] = {
             PREFIX_SUM,
             name="prefix_sum/quick",
             optim=replace(PREFIX_SUM.optim, steps=500),
-            evaluation=replace(PREFIX_SUM.evaluation, finally_at=((32, 50, 100, 50), (512, 500, 50, 20))),
+            evaluation=Evaluation(at=((64, 100),), every=100, finally_at=((32, 50, 100, 50), (512, 350, 24, 12))),
             source="prefix_sum/fast, shorter: for the quickstart",
         ),
         MAZES,
