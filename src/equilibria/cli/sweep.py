@@ -5,8 +5,9 @@ import signal
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 from rich.console import Console
@@ -17,7 +18,9 @@ from equilibria.cli.options import Flag
 from equilibria.cli.train import find_recipe
 from equilibria.training import Recipe
 from equilibria.training.grid import grid, parse_axis
-from equilibria.training.sweep import Entry, sweep
+from equilibria.training.on_ray import run_on_ray
+from equilibria.training.pool import run_in_pool
+from equilibria.training.sweep import Entry, Executor, available_cores, sweep
 
 COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
 
@@ -38,6 +41,14 @@ class Sweep:
     """Folder in which each run gets a folder of its own, named by its id."""
     workers: int = 0
     """Processes, one thread each; 0: as many as there are cores."""
+    on: Literal["pool", "ray"] = "pool"
+    """Where to train: in processes of this machine, or on a Ray cluster."""
+    address: str | None = None
+    """Of the Ray cluster, host:port or auto; left out: one is started on this machine."""
+    cpus: float = 1
+    """Cores that a run gets on the Ray cluster."""
+    gpus: float = 0
+    """GPUs that a run gets on the Ray cluster."""
     retry: Flag = False
     """Also train what failed before."""
     json: Flag = False
@@ -57,7 +68,7 @@ class Sweep:
                 entries = sweep(
                     recipes,
                     self.out,
-                    workers=self.workers or None,
+                    execute=self._executor(stop),
                     retry=self.retry,
                     watch=lambda entries: live.update(progress_table(entries, axes)),
                     stop=stop,
@@ -65,6 +76,13 @@ class Sweep:
         finally:
             signal.signal(signal.SIGINT, before)
         return self._end(entries, console, stopped=stop.is_set())
+
+    def _executor(self, stop: threading.Event) -> Executor:
+        if self.on == "ray":
+            return partial(run_on_ray, address=self.address, cpus=self.cpus, gpus=self.gpus, stop=stop)
+        if self.address:
+            raise ValueError("--address is that of a Ray cluster; add --on ray")
+        return partial(run_in_pool, workers=self.workers or available_cores(), stop=stop)
 
     def _end(self, entries: list[Entry], console: Console, *, stopped: bool) -> int:
         if self.json:

@@ -1,0 +1,137 @@
+"""Train on a Ray cluster: a task per recipe, tried again elsewhere when its node dies.
+
+Where the runs' folder is shared between nodes, a second try goes on from the last saved state. Where it is not, it
+starts anew, and the finished run is brought back whole.
+"""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from equilibria.files import write_atomically
+from equilibria.training.pool import Report
+from equilibria.training.recipe import Recipe
+from equilibria.training.runs import Run
+from equilibria.training.train import train
+
+SECONDS_TO_CONNECT = 5.0
+SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class NoCluster(ValueError):
+    """There is no Ray cluster where one was said to be."""
+
+
+def run_on_ray(
+    jobs: Sequence[tuple[int, Recipe, Path]],
+    *,
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+    retries: int = 3,
+    stop: threading.Event | None = None,
+) -> Iterator[Report]:
+    """Train these runs on the cluster at `address` (left out: one that is started here) and yield reports."""
+    ray = _connected(address)
+    try:
+        remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_train_there)
+        threads = max(1, int(cpus))
+        waiting = {
+            remote.remote(recipe.to_json(), str(folder.absolute()), threads): (run, folder)
+            for run, recipe, folder in jobs
+        }
+        seen: dict[int, int] = {}
+        while waiting:
+            done, _ = ray.wait(list(waiting), timeout=SECONDS_BETWEEN_LOOKS)
+            for reference in done:
+                yield _result(ray, reference, *waiting.pop(reference))
+            for run, folder in waiting.values():
+                yield from _news(run, folder, seen)
+            if stop is not None and stop.is_set():
+                for reference, (run, _) in waiting.items():
+                    ray.cancel(reference, force=False)
+                    yield Report(run, "stopped", {"reason": "stopped on request"})
+                return
+    finally:
+        ray.shutdown()
+
+
+def _connected(address: str | None) -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise NoCluster("Ray is not installed; install the extra: pip install 'equilibria[ray]'") from error
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's new way, and it would warn otherwise
+    options = {"log_to_driver": False, "logging_level": "error", "include_dashboard": False}
+    if address is None:
+        ray.init(address="local", **options)
+        return ray
+    _require_reachable(address)
+    del options["include_dashboard"]
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise NoCluster(f"no Ray cluster at {address}: {error}") from error
+    return ray
+
+
+def _require_reachable(address: str) -> None:
+    """Raise within seconds if nobody listens there; Ray itself would try for much longer."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise NoCluster(f"cannot read the address {address!r}; write host:port, for example 10.0.0.1:6379, or auto")
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
+    except OSError as error:
+        raise NoCluster(
+            f"no Ray cluster at {address}: tried to connect to port {port} of {host} for {SECONDS_TO_CONNECT:.0f} s "
+            f"({error}); start one with: ray start --head"
+        ) from error
+
+
+def _train_there(recipe: str, folder: str, threads: int) -> dict[str, bytes]:
+    """Runs on a node: train, and return the files of the finished run."""
+    torch.set_num_threads(threads)
+    run = train(Recipe.from_json(recipe), folder, save_every=10.0)
+    return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file() and path.name[0] != "."}
+
+
+def _result(ray: Any, reference: Any, run: int, folder: Path) -> Report:
+    try:
+        files = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        return Report(run, "failed", {"reason": f"{type(error.cause).__name__}: {error.cause}"})
+    except ray.exceptions.OutOfMemoryError:
+        return Report(run, "failed", {"reason": "out of memory"})
+    except ray.exceptions.RayError as error:
+        return Report(run, "failed", {"reason": f"{type(error).__name__}: {str(error).splitlines()[0]}"})
+    if not Run(folder).finished:  # it was trained where this folder cannot be seen
+        for name in sorted(files, key=lambda name: name == "summary.json"):  # the summary last: it says "finished"
+            write_atomically(folder / name, files[name])
+    return Report(run, "finished", json.loads(files["summary.json"]))
+
+
+def _news(run: int, folder: Path, seen: dict[int, int]) -> Iterator[Report]:
+    """What the run has written since the last look, if its folder can be seen from here."""
+    lines = Run(folder).metrics()
+    if run not in seen and not lines:
+        return
+    if run not in seen:
+        yield Report(run, "began", {"step": 0})
+        seen[run] = 0
+    for line in lines[seen[run] :]:
+        if "loss" in line:
+            yield Report(run, "stepped", {"step": line["step"], "loss": line["loss"]})
+        elif line["evaluation"]:
+            last = line["evaluation"][-1]
+            detail = {"step": line["step"], "score": last["score"], "alignment": last["alignment"]}
+            yield Report(run, "evaluated", detail)
+    seen[run] = len(lines)

@@ -1,0 +1,83 @@
+"""Sweeps on a real Ray cluster, one of whose nodes is really killed."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from small_run import RECIPE
+
+from equilibria.cli import main
+from equilibria.training import Optim, grid, train
+from equilibria.training.on_ray import NoCluster, run_on_ray
+
+# In a process of its own: Ray's threads and warnings are none of the other tests' business.
+TWO_NODES = """
+import sys, threading, time
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from equilibria.training import Recipe, grid, sweep
+from equilibria.training.on_ray import run_on_ray
+
+base, out = Recipe.load(sys.argv[1]), Path(sys.argv[2])
+small = {"num_cpus": 1, "object_store_memory": 100_000_000}
+cluster = Cluster(initialize_head=True, head_node_args=small | {"num_cpus": 0, "include_dashboard": False})
+nodes = [cluster.add_node(**small) for _ in range(2)]
+recipes = grid(base, {"seed": [0, 1, 2, 3]})
+
+def kill_when_two_are_running():
+    while len(list(out.glob("*/metrics.jsonl"))) < 2:
+        time.sleep(0.05)
+    here = ray.get_runtime_context().get_node_id()  # this process hangs on one of the nodes: not that one
+    cluster.remove_node(next(node for node in nodes if node.node_id != here), allow_graceful=False)
+    print("killed", flush=True)
+
+threading.Thread(target=kill_when_two_are_running, daemon=True).start()
+entries = sweep(recipes, out, execute=lambda jobs: run_on_ray(jobs, address=cluster.address))
+print([entry.state for entry in entries], flush=True)
+cluster.shutdown()
+"""
+
+
+def test_a_node_that_dies_costs_nothing_but_time(tmp_path):
+    base = replace(RECIPE, optim=Optim(steps=300, batch=8))
+    (tmp_path / "recipe.json").write_text(base.to_json())
+    command = [sys.executable, "-c", TWO_NODES, str(tmp_path / "recipe.json"), str(tmp_path / "runs")]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    assert "killed" in finished.stdout
+    assert str(["finished"] * 4) in finished.stdout
+    for recipe in grid(base, {"seed": [0, 1, 2, 3]}):
+        alone = train(recipe, tmp_path / "alone" / recipe.id)
+        there = tmp_path / "runs" / recipe.id / "model.safetensors"
+        assert there.read_bytes() == (alone.folder / "model.safetensors").read_bytes()
+
+
+def test_the_command_starts_a_cluster_of_its_own_and_tells_failures(tmp_path):
+    short = replace(RECIPE, optim=Optim(steps=5, batch=4))
+    bad = short.override({"net": "dense"})
+    (tmp_path / "list.json").write_text(json.dumps([short.data(), bad.data()]))
+    command = [sys.executable, "-m", "equilibria", "sweep", "list.json", "--on", "ray", "--json"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    rows = json.loads(finished.stdout)
+    assert [row["state"] for row in rows] == ["finished", "failed"], finished.stderr
+    assert "DenseNet takes a vector" in rows[1]["reason"]
+    assert finished.returncode == 1
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(capsys):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    begin = time.monotonic()
+    with pytest.raises(NoCluster, match=rf"no Ray cluster at 127.0.0.1:{port}: tried to connect"):
+        list(run_on_ray([], address=f"127.0.0.1:{port}"))
+    assert time.monotonic() - begin < 10
+    with pytest.raises(NoCluster, match="cannot read the address 'somewhere'"):
+        list(run_on_ray([], address="somewhere"))
+    assert main(["sweep", "edge_copy/fast", "--address", "127.0.0.1:1"]) == 1
+    assert "add --on ray" in capsys.readouterr().err
