@@ -1,13 +1,14 @@
 """Starts, depths, extras and the rate: each does what its formula says."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from problems import rng
 from torch import nn
 
-from equilibria import Backprop, Budget, EquilibriumModel, Picard
+from equilibria import Backprop, Budget, EquilibriumModel, Implicit, Picard
 from equilibria.nets import ConvNet, DeepThinking
 from equilibria.tasks import Batch, PrefixSum
 from equilibria.training import (
@@ -21,6 +22,8 @@ from equilibria.training import (
     Progressive,
     Projected,
     Recipe,
+    StateNoise,
+    Trainer,
     Uniform,
     Zeros,
 )
@@ -160,6 +163,28 @@ class TestExtras:
         # Of n + k = 4 steps the gradient is 2 * 4 * (sum of the states inside the recorded stretch): n >= 0 shows.
         of_four = {round(gradient / 8) for value, gradient in zip(values, gradients, strict=True) if value == 4}
         assert of_four == {3, 5, 6}, "the steps before the stretch carry no gradient"
+
+    def test_noise_is_added_to_what_each_step_sees_with_a_strength_per_example(self):
+        """z' = z adds up the noise of its steps; the strengths are even in 0..scale and stay the same in a solve."""
+        still, strengths = Linear(torch.eye(2000)), []
+        for seed in range(40):
+            model = EquilibriumModel(nn.Identity(), StateNoise(0.6).disturb(still, rng(seed)), nn.Identity())
+            z = model.equilibrium(torch.zeros(10, 2000), budget=Budget(9)).z
+            strengths.append(z.std(1) / math.sqrt(9))
+        strengths = torch.cat(strengths)
+        assert strengths.max() == pytest.approx(0.6, rel=0.1)
+        assert strengths.mean() == pytest.approx(0.3, rel=0.1)
+        assert strengths.min() < 0.05
+
+    def test_noise_is_there_in_training_and_nowhere_else(self):
+        recipe = Recipe(net=ConvNet(8), depth=Fixed(2), optim=Optim(steps=5, batch=2), extras=(StateNoise(),))
+        noisy, plain = Trainer(recipe), Trainer(replace(recipe, extras=()))
+        cell, names = noisy.model.cell, list(noisy.model.state_dict())
+        assert noisy.step().loss != plain.step().loss
+        assert noisy.model.cell is cell
+        assert list(noisy.model.state_dict()) == names
+        with pytest.raises(ValueError, match="state_noise is for unrolled solves"):
+            replace(recipe, gradient=Implicit())
 
     def test_progressive_mixes(self):
         now = self.situation(0.1 * torch.eye(3))

@@ -1,10 +1,12 @@
 """What several commands share."""
 
 import os
+from typing import Literal
 
 import torch
 import tyro
 
+TrackerName = Literal["tensorboard", "wandb", "trackio"]
 Flag = tyro.conf.FlagCreatePairsOff[bool]  # --json, without a --no-json
 
 

@@ -7,17 +7,18 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from equilibria.cli.options import Flag
+from equilibria.cli.options import Flag, TrackerName
 from equilibria.cli.train import find_recipe
 from equilibria.training import Recipe
 from equilibria.training.grid import grid, parse_axis
+from equilibria.training.machine import Machine
 from equilibria.training.on_ray import run_on_ray
 from equilibria.training.pool import run_in_pool
 from equilibria.training.sweep import Entry, Executor, available_cores, sweep
@@ -49,6 +50,9 @@ class Sweep:
     """Cores that a run gets on the Ray cluster."""
     gpus: float = 0
     """GPUs that a run gets on the Ray cluster."""
+    machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
+    track: tuple[TrackerName, ...] = ()
+    """Where the metrics also go; each run keeps its metrics.jsonl anyway."""
     retry: Flag = False
     """Also train what failed before."""
     json: Flag = False
@@ -78,11 +82,13 @@ class Sweep:
         return self._end(entries, console, stopped=stop.is_set())
 
     def _executor(self, stop: threading.Event) -> Executor:
+        options = {"machine": self.machine, "track": self.track}
         if self.on == "ray":
-            return partial(run_on_ray, address=self.address, cpus=self.cpus, gpus=self.gpus, stop=stop)
+            where = {"address": self.address, "cpus": self.cpus, "gpus": self.gpus}
+            return partial(run_on_ray, **where, stop=stop, options=options)
         if self.address:
             raise ValueError("--address is that of a Ray cluster; add --on ray")
-        return partial(run_in_pool, workers=self.workers or available_cores(), stop=stop)
+        return partial(run_in_pool, workers=self.workers or available_cores(), stop=stop, options=options)
 
     def _end(self, entries: list[Entry], console: Console, *, stopped: bool) -> int:
         if self.json:

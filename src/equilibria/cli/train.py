@@ -11,11 +11,12 @@ import torch
 import tyro
 from rich.console import Console
 
-from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.options import Flag, TrackerName, use_threads
 from equilibria.cli.parts import exchanged
 from equilibria.cli.progress import Bar, measurement_table
 from equilibria.describe import nearest
 from equilibria.training import RECIPES, Measurement, Recipe, Run, train
+from equilibria.training.machine import Machine
 from equilibria.training.team import Team
 
 
@@ -38,6 +39,9 @@ class Train:
     """Threads of torch; 0 leaves torch's choice. Results are equal to the last bit only for equal numbers."""
     save_every: float = 30.0
     """Seconds between savings of the state."""
+    machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
+    track: tuple[TrackerName, ...] = ()
+    """Where the metrics also go; the run keeps its metrics.jsonl anyway."""
     json: Flag = False
     """Print the run's summary as JSON, and nothing else, on standard output."""
     change: Annotated[Recipe, tyro.conf.arg(name="")] = field(default_factory=Recipe)
@@ -46,7 +50,8 @@ class Train:
         use_threads(self.threads)
         console = Console(stderr=self.json)
         team = Team.joined()
-        run = train(self.change, self.out, watcher=Bar(console), save_every=self.save_every)
+        how: dict[str, Any] = {"save_every": self.save_every, "machine": self.machine, "track": self.track}
+        run = train(self.change, self.out, watcher=Bar(console), **how)
         if not team.leads:
             return 0
         if self.json:

@@ -34,9 +34,9 @@ def alignment_score(
     """
     usual = model.equilibrium(x, solver=solver, budget=budget, trace=False)
     lost = usual.status == Status.DIVERGED
-    total, count = torch.zeros(len(x)), torch.zeros(len(x))
+    total, count = torch.zeros(2, len(x), device=x.device)
     for partner in derangements(len(x), others, rng):
-        other = model.equilibrium(x, usual.z[partner], solver=solver, budget=budget, trace=False)
+        other = model.equilibrium(x, usual.z[partner.to(x.device)], solver=solver, budget=budget, trace=False)
         good = ~(lost | (other.status == Status.DIVERGED))
         cosine = cosine_similarity(usual.z.flatten(1), other.z.flatten(1)).clamp(-1, 1)  # rounding may exceed 1
         total += torch.where(good, cosine, 0)

@@ -15,6 +15,10 @@ class Batch(NamedTuple):
     y: Tensor  # (batch, ...) targets
     difficulty: Any
 
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same instances on another device."""
+        return self._replace(x=self.x.to(device), y=self.y.to(device))
+
 
 class Task(ABC):
     """A frozen dataclass. Difficulties are ordered: a later one asks for more thinking."""

@@ -2,9 +2,10 @@
 
 from equilibria.training.depths import DEPTHS, Depth, Fixed, LogNormalPoisson, Uniform
 from equilibria.training.evaluate import Measurement, measure
-from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive
+from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive, StateNoise
 from equilibria.training.fit import Trainer, TrainingDiverged
 from equilibria.training.grid import grid, parse_axis
+from equilibria.training.machine import Machine
 from equilibria.training.recipe import Evaluation, Optim, Pretraining, Recipe
 from equilibria.training.recipes import RECIPES
 from equilibria.training.runs import Run, find_runs
@@ -26,6 +27,7 @@ __all__ = [
     "Interrupted",
     "JacobianRegularisation",
     "LogNormalPoisson",
+    "Machine",
     "Measurement",
     "Mixed",
     "Normal",
@@ -36,6 +38,7 @@ __all__ = [
     "Recipe",
     "Run",
     "Start",
+    "StateNoise",
     "Trainer",
     "TrainingDiverged",
     "Uniform",

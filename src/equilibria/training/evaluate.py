@@ -51,23 +51,23 @@ def measure(
 ) -> Measurement:
     """Score fresh instances, and the AA of the first `alignment_examples` of them."""
     batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(seed))
-    per_example = batch.x[0].numel()
+    where, per_example = _device(model), batch.x[0].numel()
     part = max(1, NUMBERS_AT_ONCE // per_example)
     scores, residuals, statuses, used, baseline = [], [], [], [], []
     for begin in range(0, examples, part):
         piece = batch._replace(x=batch.x[begin : begin + part], y=batch.y[begin : begin + part])
-        solution = model.equilibrium(piece.x, budget=budget, trace=False)
+        solution = model.equilibrium(piece.x.to(where), budget=budget, trace=False)
         with torch.no_grad():
-            scores.append(task.score(model.readout(solution.z), piece))
+            scores.append(task.score(model.readout(solution.z).cpu(), piece))
         baseline.append(task.score(task.constant(piece), piece))
-        residuals.append(solution.residual)
-        statuses.append(solution.status)
-        used.append(solution.steps)
+        residuals.append(solution.residual.cpu())
+        statuses.append(solution.status.cpu())
+        used.append(solution.steps.cpu())
     score, status = torch.cat(scores).double(), torch.cat(statuses)
     alignment, lost = math.nan, 0
     if alignment_examples > 1:
         others = min(others, alignment_examples - 1)
-        alignment, lost = _mean_alignment(model, batch.x[:alignment_examples], budget, others, seed)
+        alignment, lost = _mean_alignment(model, batch.x[:alignment_examples].to(where), budget, others, seed)
     return Measurement(
         difficulty,
         budget.steps,
@@ -92,8 +92,8 @@ def scores_by_steps(
     batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(SEED))
     budget = Budget(max(steps), tol=tol, halt_on_cycle=True)
     with torch.no_grad():
-        keep = Keep(steps, lambda z: task.score(model.readout(z), batch).mean().item())
-        kept = model.equilibrium(batch.x, budget=budget, keep=keep, trace=False).kept
+        keep = Keep(steps, lambda z: task.score(model.readout(z).cpu(), batch).mean().item())
+        kept = model.equilibrium(batch.x.to(_device(model)), budget=budget, keep=keep, trace=False).kept
     return [kept[step] for step in steps]
 
 
@@ -119,6 +119,11 @@ def overall(measurements: list[Measurement], task: Task) -> float:
     """One number to compare evaluations by: the mean score, turned so that more is better."""
     mean = sum(one.score for one in measurements) / len(measurements)
     return mean if task.higher_is_better else -mean
+
+
+def _device(model: EquilibriumModel) -> torch.device:
+    """Where its weights are."""
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
 def _mean_alignment(

@@ -1,19 +1,18 @@
-"""What is added to the loss. To add one: an `Extra`, and a line in EXTRAS."""
+"""What changes a training step: its loss or its cell. To add one: an `Extra`, and a line in EXTRAS."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from equilibria.gradients import Gradient
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solution import Budget, require_share, require_whole
 from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
-from equilibria.training.starts import noise_like
+from equilibria.training.starts import noise_like, require_scale
 from equilibria.weights import computed_once
 
 
@@ -39,12 +38,18 @@ class Situation(NamedTuple):
         return output
 
 
-class Extra(ABC):
-    """A frozen dataclass that changes the loss of a training step."""
+class Extra:
+    """A frozen dataclass that changes a training step."""
 
-    @abstractmethod
+    def disturb(self, cell: nn.Module, rng: torch.Generator) -> nn.Module:
+        """The cell as this step's solves see it."""
+        del rng
+        return cell
+
     def change(self, loss: Tensor, now: Situation) -> Tensor:
         """The new loss: ()."""
+        del now
+        return loss
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class JacobianRegularisation(Extra):
     def change(self, loss: Tensor, now: Situation) -> Tensor:
         z = now.output.solution.z.detach().requires_grad_()
         fz = computed_once(now.model.cell)(z, *now.model.inject(now.batch.x))
-        total = torch.zeros(())
+        total = torch.zeros((), device=z.device)
         for _ in range(self.probes):
             e = noise_like(z, now.rng)
             (product,) = torch.autograd.grad(fz, z, e, create_graph=True)
@@ -117,8 +122,41 @@ class JacobianRegularisation(Extra):
         return loss + self.weight * total / self.probes
 
 
+@dataclass(frozen=True)
+class StateNoise(Extra):
+    """Every step of a solve sees its state with Gaussian noise, of a strength drawn from 0..scale for each example.
+
+    What a net keeps in a state must then survive disturbances, however long it has to be kept: values that decay on
+    their way, or that must be exact, do not, so a net cannot rely on problems being small. For unrolled solves.
+    """
+
+    scale: float = 0.5
+
+    def __post_init__(self) -> None:
+        require_scale(self.scale)
+
+    def disturb(self, cell: nn.Module, rng: torch.Generator) -> nn.Module:
+        return _Disturbed(cell, self.scale, rng)
+
+
+class _Disturbed(nn.Module):
+    """cell(z + strength x noise, ...), the strength of each example being drawn at the first step."""
+
+    def __init__(self, cell: nn.Module, scale: float, rng: torch.Generator) -> None:
+        super().__init__()
+        self.cell, self._scale, self._rng = cell, scale, rng
+        self._strength = torch.empty(0)
+
+    def forward(self, z: Tensor, *injection: Tensor) -> Tensor:
+        if len(self._strength) != len(z):
+            drawn = self._scale * torch.rand(len(z), generator=self._rng)
+            self._strength = drawn.view(-1, *(1 for _ in z.shape[1:])).to(z)
+        return self.cell(z + self._strength * noise_like(z, self._rng), *injection)
+
+
 EXTRAS: dict[str, type[Extra]] = {
     "alignment_penalty": AlignmentPenalty,
     "progressive": Progressive,
     "jacobian_regularisation": JacobianRegularisation,
+    "state_noise": StateNoise,
 }

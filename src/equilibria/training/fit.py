@@ -2,6 +2,8 @@
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +16,7 @@ from equilibria.solution import Budget
 from equilibria.solvers import Picard
 from equilibria.tasks import Batch
 from equilibria.training.extras import Situation
+from equilibria.training.machine import Machine
 from equilibria.training.recipe import Optim, Recipe
 from equilibria.training.team import Team
 
@@ -50,11 +53,12 @@ def learning_rate(optim: Optim, step: int) -> float:
 class Trainer:
     """A net in training. `step()` until `done`; `tensors()` and `restore()` stop and go on, bit by bit the same."""
 
-    def __init__(self, recipe: Recipe, team: Team = Team()) -> None:
+    def __init__(self, recipe: Recipe, team: Team = Team(), machine: Machine = Machine()) -> None:
         team.check(recipe.optim.batch)
-        self.recipe, self.team = recipe, team
-        self.model = recipe.build()
-        self.averaged = copy.deepcopy(self.model) if recipe.optim.averaging else self.model
+        self.recipe, self.team, self.machine = recipe, team, machine
+        model = recipe.build()
+        self.averaged = copy.deepcopy(model).to(machine.where) if recipe.optim.averaging else model
+        self.model = machine.takes(model)
         self._best: dict[str, Tensor] = {}
         self._best_score = -math.inf
         self.step_count = 0
@@ -75,19 +79,20 @@ class Trainer:
         recipe, model = self.recipe, self.model
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(recipe.optim, self.step_count)
-        whole = self._batch()
+        whole = self._batch().to(self.machine.where)
         pretraining = recipe.pretraining if recipe.pretraining and self.step_count < recipe.pretraining.steps else None
         solver, gradient = (Picard(), Backprop()) if pretraining else (recipe.solver, recipe.gradient)
         depth = (pretraining or recipe).depth.draw(self._rng)
         budget = Budget(depth, tol=0.0 if pretraining else recipe.tol)
         z0 = self.team.share(recipe.start.draw(model.init(*model.inject(whole.x)), self._rng))
         batch = whole._replace(x=self.team.share(whole.x), y=self.team.share(whole.y))
-        output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
-        loss = recipe.task.loss(output.prediction, batch)
-        solves = [output.solution.steps]
-        now = Situation(recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng, solves)
-        for extra in recipe.extras:
-            loss = extra.change(loss, now)
+        with self.machine.arithmetic(), self._disturbed_cell():
+            output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
+            loss = recipe.task.loss(output.prediction, batch)
+            solves = [output.solution.steps]
+            now = Situation(recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng, solves)
+            for extra in recipe.extras:
+                loss = extra.change(loss, now)
         self._optimizer.zero_grad()
         loss.backward()
         self.team.average_gradients(model)
@@ -97,6 +102,18 @@ class Trainer:
         self.step_count += 1
         rate, spent = self._optimizer.param_groups[0]["lr"], self.team.size * sum(int(steps.sum()) for steps in solves)
         return Progress(self.step_count, loss.item(), rate, depth, norm.item(), spent)
+
+    @contextmanager
+    def _disturbed_cell(self) -> Iterator[None]:
+        """Inside, the model's cell is what the extras make of it."""
+        cell = disturbed = self.model.cell
+        for extra in self.recipe.extras:
+            disturbed = extra.disturb(disturbed, self._rng)
+        self.model.cell = disturbed
+        try:
+            yield
+        finally:
+            self.model.cell = cell
 
     def consider(self, score: float) -> None:
         """Remember the present weights if none had a better score; of equals, the latest."""
@@ -137,7 +154,7 @@ class Trainer:
             state = under(f"optimizer.{i}.")
             # The fused optimiser walks through memory, so its state must lie there as the parameter does.
             self._optimizer.state[parameter] = {
-                name: value if value.ndim == 0 else torch.empty_like(parameter).copy_(value)
+                name: torch.empty_like(parameter if value.ndim else value, device=parameter.device).copy_(value)
                 for name, value in state.items()
             }
         self.step_count, self._bad = tensors["counts"].tolist()

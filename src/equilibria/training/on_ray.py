@@ -8,8 +8,9 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -36,14 +37,18 @@ def run_on_ray(
     gpus: float = 0,
     retries: int = 3,
     stop: threading.Event | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Report]:
-    """Train these runs on the cluster at `address` (left out: one that is started here) and yield reports."""
+    """Train these runs on the cluster at `address` (left out: one that is started here) and yield reports.
+
+    `options` are for `train`.
+    """
     ray = _connected(address)
     try:
         remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_train_there)
         threads = max(1, int(cpus))
         waiting = {
-            remote.remote(recipe.to_json(), str(folder.absolute()), threads): (run, folder)
+            remote.remote(recipe.to_json(), str(folder.absolute()), threads, dict(options)): (run, folder)
             for run, recipe, folder in jobs
         }
         seen: dict[int, int] = {}
@@ -97,10 +102,10 @@ def _require_reachable(address: str) -> None:
         ) from error
 
 
-def _train_there(recipe: str, folder: str, threads: int) -> dict[str, bytes]:
+def _train_there(recipe: str, folder: str, threads: int, options: dict[str, Any]) -> dict[str, bytes]:
     """Runs on a node: train, and return the files of the finished run."""
     torch.set_num_threads(threads)
-    run = train(Recipe.from_json(recipe), folder, save_every=10.0)
+    run = train(Recipe.from_json(recipe), folder, **{"save_every": 10.0, **options})
     return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file() and path.name[0] != "."}
 
 

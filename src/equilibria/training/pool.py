@@ -6,11 +6,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -55,10 +56,10 @@ class Reporter(Watcher):
         self._send(Report(self._run, "evaluated", {"step": step, "score": last.score, "alignment": last.alignment}))
 
 
-def train_and_report(run: int, recipe: Recipe, folder: Path, send: Any, *, save_every: float = 30.0) -> None:
+def train_and_report(run: int, recipe: Recipe, folder: Path, send: Any, options: Mapping[str, Any]) -> None:
     """Train one recipe; whatever goes wrong becomes a report."""
     try:
-        finished = train(recipe, folder, watcher=Reporter(run, send), save_every=save_every)
+        finished = train(recipe, folder, watcher=Reporter(run, send), **options)
         send(Report(run, "finished", finished.summary))
     except Interrupted as stopped:
         send(Report(run, "stopped", {"reason": str(stopped)}))
@@ -71,9 +72,9 @@ def train_and_report(run: int, recipe: Recipe, folder: Path, send: Any, *, save_
 class Worker:
     """A process and the pipe to it."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, options: Mapping[str, Any]) -> None:
         self.pipe, theirs = SPAWN.Pipe()
-        self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, threads), daemon=True)
+        self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, threads, options), daemon=True)
         self.process.start()
         theirs.close()
         self.run: int | None = None
@@ -87,11 +88,19 @@ class Worker:
 
 
 def run_in_pool(
-    jobs: Sequence[tuple[int, Recipe, Path]], *, workers: int, threads: int = 1, stop: Any = None
+    jobs: Sequence[tuple[int, Recipe, Path]],
+    *,
+    workers: int,
+    threads: int = 1,
+    stop: Any = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Report]:
-    """Train these runs and yield reports as they come. When `stop` is set, no new run begins."""
+    """Train these runs and yield reports as they come; `options` are for `train`.
+
+    When `stop` is set, no new run begins.
+    """
     waiting = list(reversed(jobs))
-    crew = [Worker(threads) for _ in range(min(workers, len(jobs)))]
+    crew = [Worker(threads, dict(options)) for _ in range(min(workers, len(jobs)))]
     try:
         for worker in crew:
             worker.give(*waiting.pop())
@@ -104,7 +113,7 @@ def run_in_pool(
                 if report.what in ("finished", "failed", "stopped"):
                     worker.run = None
                     if not worker.process.is_alive():
-                        crew[crew.index(worker)] = worker = Worker(threads)
+                        crew[crew.index(worker)] = worker = Worker(threads, dict(options))
                     if waiting and not (stop is not None and stop.is_set()):
                         worker.give(*waiting.pop())
     finally:
@@ -129,7 +138,7 @@ def _how_it_died(code: int | None) -> str:
     return f"its process died with {signal.Signals(-code).name}" if code and code < 0 else f"its process ended ({code})"
 
 
-def _work(pipe: Connection, threads: int) -> None:
+def _work(pipe: Connection, threads: int, options: Mapping[str, Any]) -> None:
     """The life of a worker: take a recipe, train it, report; end when nobody listens."""
     torch.set_num_threads(threads)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -138,4 +147,4 @@ def _work(pipe: Connection, threads: int) -> None:
             run, recipe, folder = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):
             return
-        train_and_report(run, Recipe.from_json(recipe), folder, pipe.send)
+        train_and_report(run, Recipe.from_json(recipe), folder, pipe.send, options)

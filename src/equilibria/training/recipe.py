@@ -16,7 +16,7 @@ from equilibria.solve import Solver
 from equilibria.solvers import SOLVERS, Picard
 from equilibria.tasks import TASKS, PrefixSum, Task
 from equilibria.training.depths import DEPTHS, Depth, Fixed
-from equilibria.training.extras import EXTRAS, Extra
+from equilibria.training.extras import EXTRAS, Extra, StateNoise
 from equilibria.training.starts import STARTS, Start, Zeros
 
 KINDS: dict[type, Mapping[str, type]] = {
@@ -134,6 +134,10 @@ class Recipe:
             raise ValueError(
                 f"pretraining.steps = {self.pretraining.steps} leaves nothing of optim.steps = {self.optim.steps}"
             )
+        if any(isinstance(extra, StateNoise) for extra in self.extras) and not (
+            isinstance(self.solver, Picard) and isinstance(self.gradient, Backprop) and self.tol == 0
+        ):
+            raise ValueError("extra state_noise is for unrolled solves: solver picard, gradient backprop and tol 0")
         Budget(1, tol=self.tol)  # raises if the tolerance is impossible
         if not self.task.train_difficulties:
             raise ValueError("task.train_difficulties is empty; name at least one difficulty to train on")

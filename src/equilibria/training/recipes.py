@@ -5,6 +5,7 @@ from dataclasses import replace
 from equilibria.nets import ConvNet, DenseNet, GraphNet, MatrixNet
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
 from equilibria.training.depths import Uniform
+from equilibria.training.extras import StateNoise
 from equilibria.training.recipe import Evaluation, Optim, Recipe
 from equilibria.training.starts import Mixed
 
@@ -36,7 +37,8 @@ MAZES = Recipe(
     task=Mazes(),
     net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2),
     start=Mixed(),
-    depth=Uniform(16, 32),
+    depth=Uniform(8, 28),
+    extras=(StateNoise(0.5),),
     optim=Optim(steps=2500, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
     select="best",
     evaluation=Evaluation(

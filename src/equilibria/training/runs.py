@@ -10,7 +10,7 @@ summary.json                         what it cost and what it can do; there once
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from equilibria.files import DamagedFile, digest, explained, read_checked, remov
 from equilibria.folders import load, pack, save, unpack
 from equilibria.model import EquilibriumModel
 from equilibria.training.recipe import Recipe
+from equilibria.training.trackers import Tracker, numbers_of
 
 try:
     import fcntl
@@ -155,8 +156,8 @@ class Run:
 class Metrics:
     """Appends lines to metrics.jsonl; those after `begin` bytes belong to a future that was lost."""
 
-    def __init__(self, folder: Path, begin: int) -> None:
-        self._path = folder / "metrics.jsonl"
+    def __init__(self, folder: Path, begin: int, trackers: Sequence[Tracker] = ()) -> None:
+        self._path, self._trackers = folder / "metrics.jsonl", trackers
         self._file = self._path.open("ab", buffering=0)
         self._file.truncate(min(begin, self._file.tell()))
         self._file.seek(0, 2)
@@ -166,6 +167,8 @@ class Metrics:
             self._file.write((json.dumps(line, allow_nan=False) + "\n").encode())
         except OSError as error:
             raise explained(error, self._path) from error
+        for tracker in self._trackers:
+            tracker.log(line["step"], numbers_of(line))
 
     @property
     def size(self) -> int:

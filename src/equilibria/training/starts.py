@@ -50,7 +50,7 @@ class Normal(Start):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_scale(self.scale)
+        require_scale(self.scale)
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
         return self.scale * noise_like(usual, rng)
@@ -65,10 +65,10 @@ class Mixed(Start):
 
     def __post_init__(self) -> None:
         require_share("share", self.share, "(0, 1]", "it is the probability of noise; use zeros for none")
-        _check_scale(self.scale)
+        require_scale(self.scale)
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
-        noisy = torch.rand(len(usual), generator=rng) < self.share
+        noisy = (torch.rand(len(usual), generator=rng) < self.share).to(usual.device)
         return torch.where(noisy.view(-1, *(1 for _ in usual.shape[1:])), self.scale * noise_like(usual, rng), usual)
 
 
@@ -86,7 +86,8 @@ class Projected(Start):
         return usual
 
 
-def _check_scale(scale: float) -> None:
+def require_scale(scale: float) -> None:
+    """Raise unless noise can be that strong."""
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be > 0 and finite, got {scale!r}; it multiplies the noise")
 

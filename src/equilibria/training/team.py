@@ -31,7 +31,7 @@ class Team:
         if size == 1:
             return cls()
         if not dist.is_initialized():
-            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
         return cls(dist.get_rank(), size)
 
     @property

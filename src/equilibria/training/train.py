@@ -3,8 +3,9 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from equilibria.folders import pack, unpack
 from equilibria.nets import count_parameters
 from equilibria.training.evaluate import Measurement, evaluate, measure, overall
 from equilibria.training.fit import Progress, Trainer
+from equilibria.training.machine import Machine
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Metrics, Run, Saved, as_line
 from equilibria.training.team import Team
+from equilibria.training.trackers import check_trackers, tracking
 
 LOG_EVERY = 10  # training steps
 NOTHING_TO_DO, FROM_THE_BEGINNING = b"nothing to do", b"from the beginning"  # said by a leader instead of a state
@@ -50,24 +53,32 @@ class Watcher:
 
 
 def train(
-    recipe: Recipe, folder: str | Path | None = None, *, watcher: Watcher | None = None, save_every: float = 30.0
+    recipe: Recipe,
+    folder: str | Path | None = None,
+    *,
+    watcher: Watcher | None = None,
+    save_every: float = 30.0,
+    machine: Machine = Machine(),
+    track: Sequence[str] = (),
 ) -> Run:
     """Train `recipe` in `folder` (left out: runs/<id>) and return the finished run.
 
     A folder that holds a part of this run is gone on with, and a finished one is returned as it is. The result
     does not depend on when and how often a training was interrupted, on the same machine with the same number
-    of threads. `save_every` is in seconds. Ctrl-C and SIGTERM save and raise `Interrupted`.
+    of threads. `save_every` is in seconds. Ctrl-C and SIGTERM save and raise `Interrupted`. `track` names where
+    the metrics also go: tensorboard, wandb, trackio.
     """
+    check_trackers(track)
     run = Run(Path(folder) if folder is not None else Path("runs") / recipe.id)
     team = Team.joined()
     if not team.leads:
-        _follow(Trainer(recipe, team))
+        _follow(Trainer(recipe, team, machine))
         return run
     with run.locked():
         if not run.finished:
-            trainer = Trainer(recipe, team)  # raises if its parts do not fit, before anything is written
+            trainer = Trainer(recipe, team, machine)  # raises if its parts do not fit, before anything is written
             run.claim(recipe)
-            _train(run, trainer, watcher or Watcher(), save_every)
+            _train(run, trainer, watcher or Watcher(), save_every, track)
         else:
             run.claim(recipe)
             team.spread(NOTHING_TO_DO)
@@ -88,51 +99,60 @@ def _follow(trainer: Trainer) -> None:
                 return
 
 
-def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float) -> None:
-    recipe = trainer.recipe
+def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float, track: Sequence[str]) -> None:
     saved, complaints = run.last_state()
     for complaint in complaints:
         going_on = f"going on from step {saved.step}" if saved else "starting anew"
         watcher.complained(f"{complaint.split('; ')[0]}; {going_on}")
-    seconds, evaluations = (saved.seconds, saved.evaluations) if saved else (0.0, 0)
     trainer.team.spread(pack(saved.tensors) if saved else FROM_THE_BEGINNING)
     if saved:
         trainer.restore(saved.tensors)
-    metrics = Metrics(run.folder, saved.metrics if saved else 0)
-    clock = _Clock(seconds)
-    watcher.began(recipe, trainer.step_count)
+    spent = _Spent(_Clock(saved.seconds), saved.evaluations) if saved else _Spent(_Clock(0.0), 0)
+    with (
+        tracking(track, run.folder, trainer.recipe, trainer.step_count) as trackers,
+        closing(Metrics(run.folder, saved.metrics if saved else 0, trackers)) as metrics,
+    ):
+        try:
+            watcher.began(trainer.recipe, trainer.step_count)
+            _take_steps(run, trainer, watcher, save_every, metrics, spent)
+        finally:
+            watcher.ended()
+        seconds, model = spent.clock.seconds, trainer.trained()
+        try:
+            final = measure_finally(model, trainer.recipe)
+        except KeyboardInterrupt as stopped:
+            raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
+        run.finish(model, _summary(trainer, seconds, spent.evaluations, count_parameters(model), final))
+
+
+def _take_steps(
+    run: Run, trainer: Trainer, watcher: Watcher, save_every: float, metrics: Metrics, spent: "_Spent"
+) -> None:
+    """Train to the end, or until somebody asks to stop; either way the last state is saved."""
+    recipe = trainer.recipe
 
     def save() -> None:
-        run.write_state(Saved(trainer.step_count, trainer.tensors(), clock.seconds, evaluations, metrics.size))
+        state = trainer.tensors()
+        run.write_state(Saved(trainer.step_count, state, spent.clock.seconds, spent.evaluations, metrics.size))
 
-    try:
-        with _asked_to_stop() as stop:
-            last = time.monotonic()
-            while not trainer.done:
-                progress = trainer.step()
-                evaluations += progress.evaluations
-                watcher.stepped(progress)
-                if progress.step % LOG_EVERY == 0 or trainer.done:
-                    metrics.write(**as_line(progress), seconds=round(clock.seconds, 3))
-                if recipe.evaluation.at and (progress.step % recipe.evaluation.every == 0 or trainer.done):
-                    with clock.paused():
-                        _evaluate(trainer, metrics, watcher)
-                if trainer.team.any(stop.is_set()):
-                    save()
-                    raise Interrupted(f"stopped after step {trainer.step_count} of {recipe.optim.steps}", run.folder)
-                if time.monotonic() - last > save_every:
-                    save()
-                    last = time.monotonic()
-            save()
-    finally:
-        watcher.ended()
-        metrics.close()
-    seconds, model = clock.seconds, trainer.trained()
-    try:
-        final = measure_finally(model, recipe)
-    except KeyboardInterrupt as stopped:
-        raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
-    run.finish(model, _summary(recipe, seconds, evaluations, count_parameters(model), final))
+    with _asked_to_stop() as stop:
+        last = time.monotonic()
+        while not trainer.done:
+            progress = trainer.step()
+            spent.evaluations += progress.evaluations
+            watcher.stepped(progress)
+            if progress.step % LOG_EVERY == 0 or trainer.done:
+                metrics.write(**as_line(progress), seconds=round(spent.clock.seconds, 3))
+            if recipe.evaluation.at and (progress.step % recipe.evaluation.every == 0 or trainer.done):
+                with spent.clock.paused():
+                    _evaluate(trainer, metrics, watcher)
+            if trainer.team.any(stop.is_set()):
+                save()
+                raise Interrupted(f"stopped after step {trainer.step_count} of {recipe.optim.steps}", run.folder)
+            if time.monotonic() - last > save_every:
+                save()
+                last = time.monotonic()
+        save()
 
 
 def measure_finally(
@@ -160,18 +180,27 @@ def _evaluate(trainer: Trainer, metrics: Metrics, watcher: Watcher) -> None:
 
 
 def _summary(
-    recipe: Recipe, seconds: float, evaluations: int, parameters: int, final: list[Measurement]
+    trainer: Trainer, seconds: float, evaluations: int, parameters: int, final: list[Measurement]
 ) -> dict[str, Any]:
     return {
-        "id": recipe.id,
-        "name": recipe.name,
+        "id": trainer.recipe.id,
+        "name": trainer.recipe.name,
         "parameters": parameters,
         "training_seconds": round(seconds, 1),
         "threads": torch.get_num_threads(),
+        "machine": asdict(trainer.machine) | {"device": str(trainer.machine.where)},
         "cell_evaluations": evaluations,
         "torch": torch.__version__,
         "measurements": [as_line(one) for one in final],
     }
+
+
+@dataclass
+class _Spent:
+    """What a run has cost so far."""
+
+    clock: "_Clock"
+    evaluations: int  # of the cell, counted per example
 
 
 class _Clock:
