@@ -22,6 +22,7 @@ from equilibria.tasks import TASKS, Task
 KINDS = {Task: TASKS, Net: NETS, Solver: SOLVERS, Gradient: GRADIENTS}
 INITS = {"zeros": zeros, "encoded": encoded}
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+RECIPE, SUMMARY = "recipe.json", "summary.json"  # beside them where a run has put its net
 
 
 def save(model: EquilibriumModel, folder: str | Path) -> None:
@@ -61,6 +62,10 @@ def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> Equilib
     model.init = INITS.get(config["init"], model.init)
     path = folder / config["weights"]["file"]
     _fill(model, unpack(read_checked(path, config["weights"]["sha256"]), path), path)
+    if (folder / RECIPE).is_file() and (folder / SUMMARY).is_file():
+        parts = {"recipe": folder / RECIPE, "summary": folder / SUMMARY}
+        model.record = {name: json.loads(file.read_text()) for name, file in parts.items()}
+        model.record["weights"] = config["weights"]["sha256"]
     return model.eval()
 
 

@@ -1,6 +1,8 @@
 """A network whose answer is read from the state that its cell settles on."""
 
+import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -67,6 +69,7 @@ class EquilibriumModel(nn.Module):
         self.encoder, self.cell, self.readout, self.init = encoder, cell, readout, init
         self.solver, self.gradient, self.budget = solver, gradient, budget
         self.blueprint: Any = None  # what can build the same model again, if anything can: a net and its task
+        self.record: dict[str, Any] | None = None  # of the run that it was loaded from: recipe, summary, weights
         for name, module in self.named_modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm) and name.startswith("cell"):
                 raise ValueError(
@@ -125,3 +128,27 @@ class EquilibriumModel(nn.Module):
             trace=trace,
         )
         return Output(self.readout(solution.z), solution)
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> str | None:
+        """Write a Hugging Face folder: weights, configuration, model card. Options are those of huggingface_hub."""
+        return _hub().HubFolder(self).save_pretrained(folder, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload such a folder to the Hugging Face Hub and return its address."""
+        return _hub().HubFolder(self).push_to_hub(repo_id, **options)
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_folder: str | Path, *, into: "EquilibriumModel | None" = None, **options: Any
+    ) -> "EquilibriumModel":
+        """The model in a folder or on the Hub, in eval mode; `into` as in `equilibria.load`."""
+        options |= {"into": into} if into is not None else {}
+        return _hub().HubFolder.from_pretrained(name_or_folder, **options).model
+
+
+def _hub() -> Any:
+    """Loaded when it is needed, because it needs an extra, and because it stands on top of this module."""
+    try:
+        return importlib.import_module("equilibria.hub")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("this needs huggingface_hub: pip install 'equilibria[hub]'") from error
