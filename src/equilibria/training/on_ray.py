@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -18,11 +19,13 @@ import torch
 from equilibria.files import write_atomically
 from equilibria.training.pool import Report
 from equilibria.training.recipe import Recipe
-from equilibria.training.runs import Run
+from equilibria.training.runs import Busy, Run
 from equilibria.training.train import train
 
 SECONDS_TO_CONNECT = 5.0
 SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_TO_SAVE = 15.0
+SECONDS_FOR_A_LOCK = 60.0
 
 
 class NoCluster(ValueError):
@@ -59,12 +62,19 @@ def run_on_ray(
             for run, folder in waiting.values():
                 yield from _news(run, folder, seen)
             if stop is not None and stop.is_set():
-                for reference, (run, _) in waiting.items():
-                    ray.cancel(reference, force=False)
-                    yield Report(run, "stopped", {"reason": "stopped on request"})
+                yield from _stopped(ray, waiting)
                 return
     finally:
         ray.shutdown()
+
+
+def _stopped(ray: Any, waiting: dict[Any, tuple[int, Path]]) -> Iterator[Report]:
+    """Ask what is running to save and stop, and wait for it a little."""
+    for reference in waiting:
+        ray.cancel(reference, force=False)
+    ray.wait(list(waiting), num_returns=len(waiting), timeout=SECONDS_TO_SAVE)
+    for run, _ in waiting.values():
+        yield Report(run, "stopped", {"reason": "stopped on request"})
 
 
 def _connected(address: str | None) -> Any:
@@ -105,7 +115,15 @@ def _require_reachable(address: str) -> None:
 def _train_there(recipe: str, folder: str, threads: int, options: dict[str, Any]) -> dict[str, bytes]:
     """Runs on a node: train, and return the files of the finished run."""
     torch.set_num_threads(threads)
-    run = train(Recipe.from_json(recipe), folder, **{"save_every": 10.0, **options})
+    patience = time.monotonic() + SECONDS_FOR_A_LOCK
+    while True:
+        try:
+            run = train(Recipe.from_json(recipe), folder, **{"save_every": 10.0, **options})
+            break
+        except Busy:  # the first try, on a node that is thought dead, may take a while to die
+            if time.monotonic() > patience:
+                raise
+            time.sleep(1)
     return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file() and path.name[0] != "."}
 
 

@@ -38,6 +38,10 @@ class AnotherRun(ValueError):
     """The folder belongs to another recipe, or to another process."""
 
 
+class Busy(AnotherRun):
+    """Another process is training in the folder."""
+
+
 @dataclass(frozen=True)
 class Saved:
     """A state to go on from."""
@@ -106,7 +110,7 @@ class Run:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
-                    raise AnotherRun(f"another process is training in {self.folder}; wait for it or stop it") from error
+                    raise Busy(f"another process is training in {self.folder}; wait for it or stop it") from error
             remove_unfinished(self.folder)
             yield
 
