@@ -164,12 +164,14 @@ class TestExtras:
         of_four = {round(gradient / 8) for value, gradient in zip(values, gradients, strict=True) if value == 4}
         assert of_four == {3, 5, 6}, "the steps before the stretch carry no gradient"
 
-    def test_noise_is_added_to_what_each_step_sees_with_a_strength_per_example(self):
+    def test_noise_is_added_between_steps_with_a_strength_per_example(self):
         """z' = z adds up the noise of its steps; the strengths are even in 0..scale and stay the same in a solve."""
         still, strengths = Linear(torch.eye(2000)), []
         for seed in range(40):
-            model = EquilibriumModel(nn.Identity(), StateNoise(0.6).disturb(still, rng(seed)), nn.Identity())
-            z = model.equilibrium(torch.zeros(10, 2000), budget=Budget(9)).z
+            model = EquilibriumModel(
+                nn.Identity(), StateNoise(0.6, calm=3).disturb(still, 12, rng(seed)), nn.Identity()
+            )
+            z = model.equilibrium(torch.zeros(10, 2000), budget=Budget(12)).z
             strengths.append(z.std(1) / math.sqrt(9))
         strengths = torch.cat(strengths)
         assert strengths.max() == pytest.approx(0.6, rel=0.1)
@@ -177,10 +179,12 @@ class TestExtras:
         assert strengths.min() < 0.05
 
     def test_noise_is_there_in_training_and_nowhere_else(self):
-        recipe = Recipe(net=ConvNet(8), depth=Fixed(2), optim=Optim(steps=5, batch=2), extras=(StateNoise(),))
+        recipe = Recipe(net=ConvNet(8), depth=Fixed(4), optim=Optim(steps=5, batch=2), extras=(StateNoise(),))
         noisy, plain = Trainer(recipe), Trainer(replace(recipe, extras=()))
         cell, names = noisy.model.cell, list(noisy.model.state_dict())
         assert noisy.step().loss != plain.step().loss
+        calm = Trainer(replace(recipe, extras=(StateNoise(calm=4),)))
+        assert calm.step().loss == Trainer(replace(recipe, extras=())).step().loss
         assert noisy.model.cell is cell
         assert list(noisy.model.state_dict()) == names
         with pytest.raises(ValueError, match="state_noise is for unrolled solves"):

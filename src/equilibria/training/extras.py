@@ -41,9 +41,9 @@ class Situation(NamedTuple):
 class Extra:
     """A frozen dataclass that changes a training step."""
 
-    def disturb(self, cell: nn.Module, rng: torch.Generator) -> nn.Module:
-        """The cell as this step's solves see it."""
-        del rng
+    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator) -> nn.Module:
+        """The cell that is iterated in this training step, `steps` times before anything else is done with it."""
+        del steps, rng
         return cell
 
     def change(self, loss: Tensor, now: Situation) -> Tensor:
@@ -124,34 +124,41 @@ class JacobianRegularisation(Extra):
 
 @dataclass(frozen=True)
 class StateNoise(Extra):
-    """Every step of a solve sees its state with Gaussian noise, of a strength drawn from 0..scale for each example.
+    """Between steps the state gets Gaussian noise, of a strength drawn from 0..scale for each example.
 
     What a net keeps in a state must then survive disturbances, however long it has to be kept: values that decay on
-    their way, or that must be exact, do not, so a net cannot rely on problems being small. For unrolled solves.
+    their way, or that must be exact, do not, so a net cannot rely on problems being small. After the last `calm`
+    steps there is none, so that an answer can be expected to be right. For unrolled solves.
     """
 
     scale: float = 0.5
+    calm: int = 2
 
     def __post_init__(self) -> None:
         require_scale(self.scale)
+        require_whole("calm", self.calm, least=0, why="it is a number of steps")
 
-    def disturb(self, cell: nn.Module, rng: torch.Generator) -> nn.Module:
-        return _Disturbed(cell, self.scale, rng)
+    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator) -> nn.Module:
+        return _Disturbed(cell, self.scale, steps - self.calm, rng)
 
 
 class _Disturbed(nn.Module):
-    """cell(z + strength x noise, ...), the strength of each example being drawn at the first step."""
+    """A cell whose first `steps` results get noise; the strength of each example is drawn at the first."""
 
-    def __init__(self, cell: nn.Module, scale: float, rng: torch.Generator) -> None:
+    def __init__(self, cell: nn.Module, scale: float, steps: int, rng: torch.Generator) -> None:
         super().__init__()
-        self.cell, self._scale, self._rng = cell, scale, rng
-        self._strength = torch.empty(0)
+        self.cell, self._scale, self._left, self._rng = cell, scale, steps, rng
+        self._strength: Tensor | None = None
 
     def forward(self, z: Tensor, *injection: Tensor) -> Tensor:
-        if len(self._strength) != len(z):
+        z = self.cell(z, *injection)
+        if self._left <= 0:
+            return z
+        self._left -= 1
+        if self._strength is None:
             drawn = self._scale * torch.rand(len(z), generator=self._rng)
             self._strength = drawn.view(-1, *(1 for _ in z.shape[1:])).to(z)
-        return self.cell(z + self._strength * noise_like(z, self._rng), *injection)
+        return z + self._strength * noise_like(z, self._rng)
 
 
 EXTRAS: dict[str, type[Extra]] = {

@@ -86,7 +86,7 @@ class Trainer:
         budget = Budget(depth, tol=0.0 if pretraining else recipe.tol)
         z0 = self.team.share(recipe.start.draw(model.init(*model.inject(whole.x)), self._rng))
         batch = whole._replace(x=self.team.share(whole.x), y=self.team.share(whole.y))
-        with self.machine.arithmetic(), self._disturbed_cell():
+        with self.machine.arithmetic(), self._disturbed_cell(depth):
             output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
             loss = recipe.task.loss(output.prediction, batch)
             solves = [output.solution.steps]
@@ -104,11 +104,11 @@ class Trainer:
         return Progress(self.step_count, loss.item(), rate, depth, norm.item(), spent)
 
     @contextmanager
-    def _disturbed_cell(self) -> Iterator[None]:
+    def _disturbed_cell(self, steps: int) -> Iterator[None]:
         """Inside, the model's cell is what the extras make of it."""
         cell = disturbed = self.model.cell
         for extra in self.recipe.extras:
-            disturbed = extra.disturb(disturbed, self._rng)
+            disturbed = extra.disturb(disturbed, steps, self._rng)
         self.model.cell = disturbed
         try:
             yield
