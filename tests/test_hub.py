@@ -74,7 +74,7 @@ def test_models_of_ones_own_parts_and_untrained_nets(tmp_path):
 class Hub(BaseHTTPRequestHandler):
     """As much of the Hub as an upload and a download of small files need."""
 
-    files: dict[str, bytes]  # of the one repository, someone/net
+    files: ClassVar[dict[str, bytes]]  # of the one repository, someone/net
 
     def do_POST(self):
         lines = self.rfile.read(int(self.headers["Content-Length"])).decode().splitlines()
@@ -117,7 +117,7 @@ class Hub(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content or b"")
 
-    def log_message(self, *_):
+    def log_message(self, format, *args):  # noqa: A002
         pass
 
 
@@ -136,7 +136,7 @@ assert again.record == model.record
 
 def test_to_the_hub_and_back(run, tmp_path):
     class Mine(Hub):
-        files: ClassVar = {}
+        files: ClassVar[dict[str, bytes]] = {}
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Mine) as server:
         Thread(target=server.serve_forever, daemon=True).start()

@@ -4,13 +4,14 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from small_run import RECIPE, Notes, interrupted
 
 import equilibria
-from equilibria import Implicit
-from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, find_runs, train
+from equilibria import Anderson, Implicit
+from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, Run, find_runs, table, train
 from equilibria.training.runs import AnotherRun, as_line, difference
 from equilibria.training.train import measure_finally
 
@@ -120,3 +121,20 @@ def test_damaged_weights_are_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"\x99")
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
         run.model()
+
+
+def test_the_table_has_a_row_for_every_run_and_the_same_columns_in_each(tmp_path):
+    short = replace(RECIPE, optim=replace(RECIPE.optim, steps=30, lr=2e-3))
+    train(short, tmp_path / "finished")
+    interrupted(tmp_path / "unfinished", 12, replace(short, seed=5, solver=Anderson(memory=3)))
+    rows = {Path(row["folder"]).name: row for row in table(tmp_path)}
+    assert rows["finished"].keys() == rows["unfinished"].keys()
+    done, rest = rows["finished"], rows["unfinished"]
+    assert (done["state"], done["step"], done["steps"]) == ("finished", 30, 30)
+    assert (rest["state"], rest["seed"]) == ("unfinished", 5)
+    assert (done["optim.lr"], done["net"], done["net.width"], done["solver"]) == (2e-3, "conv", 8, "picard")
+    assert (rest["solver"], rest["solver.memory"], done["solver.memory"]) == ("anderson", 3, None)
+    (measured,) = Run(tmp_path / "finished").summary["measurements"]
+    assert done["score/6_after_4"] == measured["score"]
+    assert rest["score/6_after_4"] is None
+    assert table(tmp_path / "nothing") == []

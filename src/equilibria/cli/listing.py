@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from equilibria.cli.options import Flag
-from equilibria.training import RECIPES, find_runs
+from equilibria.training import RECIPES, table
 from equilibria.training.recipe import KINDS
 
+SHOWN = ("folder", "name", "seed", "state", "step", "steps", "loss", "score", "alignment")  # of a run, for people
 PARTS = {f"{kind.__name__.lower()}s": members for kind, members in KINDS.items()}
 What = Literal["recipes", "runs", "tasks", "nets", "solvers", "gradients", "starts", "depths", "extras"]
 
@@ -50,7 +51,8 @@ class List:
                 for name, recipe in RECIPES.items()
             ]
         if self.what == "runs":
-            return [_run_row(run) for run in find_runs(self.folder)]
+            rows = table(self.folder)
+            return rows if self.json else [{name: row[name] for name in SHOWN} for row in rows]
         return [
             {"name": name, "class": kind.__name__, "what": (kind.__doc__ or "").strip().split("\n")[0]}
             for name, kind in PARTS[self.what].items()
@@ -61,21 +63,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else str(value)
-
-
-def _run_row(run: Any) -> dict[str, Any]:
-    recipe, metrics = run.recipe, run.metrics()
-    steps = [line for line in metrics if "loss" in line]
-    evaluations = [line["evaluation"] for line in metrics if "evaluation" in line]
-    last = evaluations[-1] if evaluations else []
-    return {
-        "folder": str(run.folder),
-        "name": recipe.name,
-        "seed": recipe.seed,
-        "state": "finished" if run.finished else "unfinished",
-        "step": steps[-1]["step"] if steps else 0,
-        "steps": recipe.optim.steps,
-        "loss": steps[-1]["loss"] if steps else None,
-        "score": last[-1]["score"] if last else None,
-        "alignment": last[-1]["alignment"] if last else None,
-    }

@@ -11,6 +11,7 @@ from equilibria.training.recipes import RECIPES
 from equilibria.training.runs import Run, find_runs
 from equilibria.training.starts import STARTS, Mixed, Normal, Projected, Start, Zeros
 from equilibria.training.sweep import Entry, sweep
+from equilibria.training.table import table
 from equilibria.training.train import Interrupted, Watcher, train
 
 __all__ = [
@@ -49,5 +50,6 @@ __all__ = [
     "measure",
     "parse_axis",
     "sweep",
+    "table",
     "train",
 ]

@@ -1,0 +1,52 @@
+"""All runs side by side."""
+
+from pathlib import Path
+from typing import Any
+
+from equilibria.training.runs import Run, find_runs
+from equilibria.training.trackers import numbers_of
+
+
+def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
+    """A row per run under `folder`, all with the same columns: made for `pandas.DataFrame(table())`.
+
+    How far each run is and the loss, score and AA it last had; every field of its recipe by its dotted name; and of a
+    finished run what it cost and the numbers of its trained net, such as `score/64_after_100`.
+    """
+    rows = [_row(run) for run in find_runs(folder)]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _row(run: Run) -> dict[str, Any]:
+    recipe, metrics = run.recipe, run.metrics()
+    steps = [line for line in metrics if "loss" in line]
+    evaluations = [line["evaluation"][-1] for line in metrics if line.get("evaluation")]
+    last = evaluations[-1] if evaluations else {}
+    failed = (run.folder / "failed.txt").is_file()
+    row = {
+        "folder": str(run.folder),
+        "id": recipe.id,
+        "name": recipe.name,
+        "seed": recipe.seed,
+        "state": "finished" if run.finished else "failed" if failed else "unfinished",
+        "step": steps[-1]["step"] if steps else 0,
+        "steps": recipe.optim.steps,
+        "loss": steps[-1]["loss"] if steps else None,
+        "score": last.get("score"),
+        "alignment": last.get("alignment"),
+    }
+    summary = run.summary if run.finished else {}
+    cost = {name: summary.get(name) for name in ("parameters", "training_seconds", "cell_evaluations")}
+    measured = numbers_of({"evaluation": summary.get("measurements", [])})
+    return row | cost | measured | {name: value for name, value in _flat(recipe.data()).items() if name not in row}
+
+
+def _flat(data: Any, name: str = "") -> dict[str, Any]:
+    """Nested data by dotted names; the kind of a part stands under the part's own name."""
+    if isinstance(data, dict):
+        parts = [_flat(value, name if key == "kind" else f"{name}.{key}".strip(".")) for key, value in data.items()]
+        return {key: value for part in parts for key, value in part.items()}
+    if isinstance(data, list) and any(isinstance(one, dict) for one in data):
+        return _flat({str(i): one for i, one in enumerate(data)}, name)
+    return {name: data}
