@@ -38,7 +38,7 @@ def test_help_is_for_newcomers(capsys):
     shown = capsys.readouterr().out
     assert all(command in shown for command in ("quickstart", "list", "train", "evaluate"))
     with pytest.raises(SystemExit):
-        main(["train", "prefix_sum/fast", "--solver", "broyden", "--help"])
+        main(["train", "mazes/fast", "--solver", "broyden", "--extras", "none", "--help"])
     shown = capsys.readouterr().out
     assert all(flag in shown for flag in ("--solver.memory", "--net.width", "--optim.lr", "--task.family", "--seed"))
 

@@ -138,7 +138,8 @@ class Recipe:
             isinstance(self.solver, Picard) and isinstance(self.gradient, Backprop) and self.tol == 0
         ):
             raise ValueError(
-                "extra state_noise is for unrolled solves: solver picard, gradient backprop and tol 0; otherwise leave it out (extras none)"
+                "extra state_noise is for unrolled solves: solver picard, gradient backprop and tol 0; otherwise "
+                "leave it out (extras none)"
             )
         Budget(1, tol=self.tol)  # raises if the tolerance is impossible
         if not self.task.train_difficulties:
