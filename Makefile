@@ -22,6 +22,7 @@ types: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/sweeps.py
 
 check-results: $(READY)  # measures every shipped net again; about half an hour
 	$(BIN)/equilibria evaluate results/*/*/seed-* --check

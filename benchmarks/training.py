@@ -1,4 +1,4 @@
-"""What training costs: beside a loop written by hand, and per part of a step.
+"""What training costs: beside a loop written by hand, per part of a step, and with half precision or compiled.
 
     python benchmarks/training.py [--json FILE]
 
@@ -16,10 +16,13 @@ from pathlib import Path
 import torch
 from harness import median_ratio
 
-from equilibria.training import RECIPES, Fixed, Recipe, Run, Trainer, Zeros
+from equilibria.training import RECIPES, Fixed, Machine, Recipe, Run, Trainer, Zeros
 from equilibria.training.runs import Saved
 
 STEPS = 10
+OPTIONS = {"bfloat16": Machine(device="cpu", precision="bfloat16")}
+if Machine.can_compile():
+    OPTIONS["compile"] = Machine(device="cpu", compile=True)
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ def by_hand(recipe: Recipe):
     return run
 
 
-def ours(recipe: Recipe):
-    trainer = Trainer(recipe)
+def ours(recipe: Recipe, machine: Machine = Machine(device="cpu")):
+    trainer = Trainer(recipe, machine=machine)
 
     def run() -> None:
         for _ in range(STEPS):
@@ -95,6 +98,14 @@ def lines():
         yield Line(
             f"{name}: a step, against a loop by hand", median_ratio(ours(recipe), by_hand(recipe), rounds=7), "x"
         )
+    for name in ("prefix_sum/fast", "mazes/fast", "blurry_mnist/fast"):
+        recipe = fixed(RECIPES[name])
+        for what, machine in OPTIONS.items():
+            begin = time.perf_counter()
+            other = ours(recipe, machine)
+            other()  # compiles
+            yield Line(f"{name}: first {STEPS} steps with {what}", time.perf_counter() - begin, "s")
+            yield Line(f"{name}: a step with {what}, against without", median_ratio(other, ours(recipe), rounds=5), "x")
     for name, recipe in RECIPES.items():
         yield Line(f"{name}: training", rate(recipe), "steps/s")
     yield Line("mazes/fast: saving a state", saving(RECIPES["mazes/fast"]), "ms")
