@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from small_run import RECIPE
@@ -89,6 +91,19 @@ def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(capsys):
         list(run_on_ray([], address="somewhere"))
     assert main(["sweep", "edge_copy/fast", "--address", "127.0.0.1:1"]) == 1
     assert "add --on ray" in capsys.readouterr().err
+
+
+def test_a_port_that_is_no_cluster_is_told_within_seconds(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        there = ["--on", "ray", "--address", f"127.0.0.1:{server.server_port}"]
+        command = [sys.executable, "-m", "equilibria", "sweep", "edge_copy/fast", *there]
+        begin = time.monotonic()
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        server.shutdown()
+    assert time.monotonic() - begin < 30  # Python and torch start in this time too, on a busy machine
+    assert "does not let us join a Ray cluster (tried for 6 s)" in finished.stderr
+    assert finished.returncode == 1
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):

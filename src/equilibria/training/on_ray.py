@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,8 @@ from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Busy, Run
 from equilibria.training.train import train
 
-SECONDS_TO_CONNECT = 5.0
+SECONDS_TO_CONNECT = 3.0
+SECONDS_TO_JOIN = 6.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_SAVE = 15.0
 SECONDS_FOR_A_LOCK = 60.0
@@ -89,11 +90,29 @@ def _connected(address: str | None) -> Any:
         return ray
     _require_reachable(address)
     del options["include_dashboard"]
-    try:
-        ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise NoCluster(f"no Ray cluster at {address}: {error}") from error
+    _join(address, lambda: ray.init(address=address, **options))
     return ray
+
+
+def _join(address: str, init: Callable[[], Any]) -> None:
+    """Call `init`, which tries for minutes where no cluster answers, and give up after some seconds."""
+    problems: list[Exception] = []
+
+    def try_it() -> None:
+        try:
+            init()
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            problems.append(error)
+
+    joining = threading.Thread(target=try_it, daemon=True)
+    joining.start()
+    joining.join(SECONDS_TO_JOIN)
+    if joining.is_alive() or problems:
+        reason = problems[0] if problems else f"tried for {SECONDS_TO_JOIN:.0f} s"
+        raise NoCluster(
+            f"something answers at {address} but does not let us join a Ray cluster ({reason}); one that was started "
+            "with tokens wants RAY_AUTH_MODE=token here and its ~/.ray/auth_token"
+        )
 
 
 def _require_reachable(address: str) -> None:
