@@ -1,0 +1,130 @@
+"""`equilibria diagnose`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor
+
+from equilibria.cli.options import Flag, use_threads
+from equilibria.diagnostics import diagnose
+from equilibria.tasks import Batch
+from equilibria.training import Run
+from equilibria.training.evaluate import SEED
+
+
+class Case(NamedTuple):
+    """What is to be diagnosed."""
+
+    model: Any
+    inputs: Tensor
+    targets: Tensor | None = None
+    score: Callable[[Tensor, Tensor], Tensor] | None = None
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Diagnose:
+    """Say what a looped model does: does it settle, does its start matter, will more steps help, what to trust.
+
+    WHAT is the folder of a run, or `module:object` for a model of your own, where the object, or what it returns
+    when it is called, is (model, inputs) or (model, inputs, targets).
+    """
+
+    what: tyro.conf.Positional[str]
+    """Folder of a run, or module:object."""
+    difficulty: float | None = None
+    """Of the run's task; left out: the hardest that is measured during training."""
+    steps: int = 0
+    """Of every solve; 0: those of the evaluation at that difficulty, or 200."""
+    examples: int = 100
+    """How many inputs."""
+    others: int = 10
+    """Other starts per example."""
+    no_attack: Flag = False
+    """Do not search for adversarial starts."""
+    html: Path | None = None
+    """Also write a page with figures."""
+    threads: int = 0
+    """Threads of torch; 0 leaves torch's choice."""
+    json: Flag = False
+    """Print the report as JSON, and nothing else, on standard output."""
+
+    def run(self) -> int:
+        use_threads(self.threads)
+        console = Console(stderr=self.json)
+        case, steps = self._case()
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
+        with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+            bar = progress.add_task("", total=1.0)
+            report = diagnose(
+                case.model,
+                case.inputs,
+                case.targets,
+                budget=steps,
+                score=case.score,
+                higher_is_better=case.higher_is_better,
+                others=self.others,
+                attacks=not self.no_attack,
+                watch=lambda what, share: progress.update(bar, description=what, completed=share),
+            )
+        if self.html:
+            report.save_html(self.html)
+            console.print(f"wrote {self.html}", soft_wrap=True)
+        if self.json:
+            print(report.to_json(), end="")
+        else:
+            console.print(report)
+        return 0
+
+    def _case(self) -> tuple[Case, int]:
+        if self.examples < 2:
+            raise ValueError(f"--examples must be >= 2, got {self.examples}; examples are compared with each other")
+        if (Path(self.what) / "recipe.json").is_file():
+            return self._of_a_run(Run(Path(self.what)))
+        module, colon, name = self.what.partition(":")
+        if not colon:
+            raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
+        return self._of_an_object(module, name), self.steps or 200
+
+    def _of_a_run(self, run: Run) -> tuple[Case, int]:
+        recipe = run.recipe
+        points = dict(recipe.evaluation.at) or {point[0]: point[1] for point in recipe.evaluation.finally_at}
+        difficulty: Any = self.difficulty
+        if difficulty is None:
+            difficulty = list(points)[-1] if points else recipe.task.train_difficulties[-1]
+        elif float(difficulty).is_integer():
+            difficulty = int(difficulty)
+        task = recipe.task.held_out()
+        batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
+
+        def score(prediction: Tensor, targets: Tensor) -> Tensor:
+            rows = batch.x[: len(targets)]  # a task may want to see the input, and parts are from the beginning
+            return task.score(prediction, Batch(rows, targets, difficulty))
+
+        steps = self.steps or points.get(difficulty, 200)
+        return Case(run.model(), batch.x, batch.y, score, task.higher_is_better), steps
+
+    def _of_an_object(self, module: str, name: str) -> Case:
+        sys.path.insert(0, os.getcwd())  # as python -m does
+        try:
+            thing = importlib.import_module(module)
+            for part in name.split("."):
+                thing = getattr(thing, part)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"cannot find {module}:{name}: {error}") from error
+        case = thing() if callable(thing) else thing
+        if not isinstance(case, tuple) or not 2 <= len(case) <= 3:
+            raise ValueError(
+                f"{module}:{name} must be, or return, (model, inputs) or (model, inputs, targets), got a "
+                f"{type(case).__name__}"
+            )
+        return Case(*(case[0], *(part[: self.examples] for part in case[1:])))
