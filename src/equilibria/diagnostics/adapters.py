@@ -186,6 +186,9 @@ class _Captured:
         self._module, self._deq = module, deq
         self._last: _Call | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_last": None}  # a copy makes its own
+
     def encode(self, x: Tensor) -> Tensor:
         self._last = self._capture(x)
         return x
