@@ -180,7 +180,7 @@ def test_a_deep_thinking_net_of_another_kind():
     with pytest.raises(TypeError, match="Loop is no deep-thinking net: it has no projection; use from_function"):
         from_deep_thinking(Loop(), readout=nn.Identity())
     silent = Thinker()
-    silent.forward = lambda x, iters_to_do, interim_thought: x
+    silent.forward = lambda x, iters_to_do, interim_thought=None, **_: x
     with pytest.raises(TypeError, match=r"must return \(output, thought\), got \(2, 1, 5\)"):
         from_deep_thinking(silent).equilibrium(inputs(2, 1, 5))
 

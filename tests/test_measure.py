@@ -10,6 +10,7 @@ from torch import nn
 import equilibria
 from equilibria import EquilibriumModel
 from equilibria.cli import main
+from equilibria.diagnostics import Agreement
 from equilibria.nets import DeepThinking
 from equilibria.tasks import PrefixSum
 from equilibria.training import Run, train
@@ -43,7 +44,7 @@ def test_every_start_space_and_measure_has_an_interval(run, capsys):
     assert [one["start"] for one in point["alignments"]] == ["swapped", "noise x 0.5", "noise x 2"]
     for one in point["alignments"]:
         for space in ("state", "readout"):
-            assert set(one[space]) == set(equilibria.diagnostics.Agreement._fields)
+            assert set(one[space]) == set(Agreement._fields)
             for estimate in one[space].values():
                 assert estimate["low"] <= estimate["mean"] <= estimate["high"]
                 assert estimate["examples"] == 12

@@ -176,8 +176,6 @@ def _opened(folder: Path) -> tuple[EquilibriumModel, Task, Evaluation]:
         run = Run(folder)
         return run.model(), run.recipe.task, run.recipe.evaluation
     model = load(folder)
-    if model.blueprint is None:
-        raise ValueError(f"{folder} does not say what the net is for; use equilibria.diagnostics.alignment_score")
     return model, model.blueprint[1], Evaluation()
 
 

@@ -56,13 +56,13 @@ def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | 
 
     The state is its thought, which begins as `net.projection(x)` and is read by `net.head` unless told otherwise.
     """
-    needed = ("projection",) if readout is not None else ("projection", "head")
-    missing = [name for name in needed if not callable(getattr(net, name, None))]
+    parts = {"projection": getattr(net, "projection", None), "head": readout or getattr(net, "head", None)}
+    missing = [name for name, part in parts.items() if not callable(part)]
     if missing:
         raise TypeError(
             f"a {type(net).__name__} is no deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
         )
-    return _model(_OneThought(net), init=net.projection, readout=readout or net.head, owner=net)
+    return _model(_OneThought(net), init=parts["projection"], readout=parts["head"], owner=net)
 
 
 def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> EquilibriumModel:
@@ -116,7 +116,7 @@ def check_model(model: EquilibriumModel, x: Tensor) -> None:
             )
 
 
-def _model(step: Callable, *, init: Callable, readout: Callable, owner: Any = None) -> EquilibriumModel:
+def _model(step: Callable, *, init: Any, readout: Any, owner: Any = None) -> EquilibriumModel:
     model = EquilibriumModel(_as_it_is, step, readout, init)
     if isinstance(owner, nn.Module):
         # Not as a part of the cell: a batch norm is refused there, and in eval mode it does no harm.

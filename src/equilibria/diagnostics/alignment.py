@@ -11,7 +11,6 @@ from equilibria.diagnostics.agreement import Agreement, Usual
 from equilibria.diagnostics.bootstrap import Estimate, bootstrap
 from equilibria.diagnostics.starts import OtherStart, Swapped
 from equilibria.layout import rows
-from equilibria.model import EquilibriumModel
 from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
 
@@ -43,7 +42,7 @@ class Alignment:
 
 
 def alignment_score(
-    model: EquilibriumModel | Any,
+    model: Any,
     x: Tensor,
     *,
     others: int = 10,
@@ -68,8 +67,8 @@ def alignment_score(
         raise ValueError(f"a batch of {len(x)} has no other example to compare with; give two or more")
     require_whole("others", others, least=1, why="it is the number of other starts")
     givers = start.givers(len(x), others, rng)  # (solves, batch)
+    usual = usual or model.equilibrium(x, solver=solver, budget=budget, trace=False)
     with torch.no_grad():
-        usual = usual or model.equilibrium(x, solver=solver, budget=budget, trace=False)
         lost = usual.status == Status.DIVERGED  # (batch,)
         spaces = Usual(usual.z, lost), Usual(model.readout(usual.z), lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
