@@ -11,10 +11,11 @@ from equilibria.diagnostics.agreement import Agreement, Usual
 from equilibria.diagnostics.bootstrap import Estimate, bootstrap
 from equilibria.diagnostics.starts import OtherStart, Swapped
 from equilibria.layout import rows
+from equilibria.model import EquilibriumModel
 from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
 
-NUMBERS_AT_ONCE = 2**20  # of states that are solved together: enough to keep a processor busy, and bounded
+NUMBERS_AT_ONCE = 2**19  # of states that are solved together: larger batches no longer fit into a cache
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Alignment:
 
 
 def alignment_score(
-    model: Any,
+    model: EquilibriumModel | Any,
     x: Tensor,
     *,
     others: int = 10,
@@ -62,22 +63,22 @@ def alignment_score(
         start: where else to start: `Swapped()`, `Noise(scale)` or `Zeros()`.
         usual: the solve from the usual start, if it has been made already with this solver and budget.
     """
-    model = as_model(model)
+    looped = as_model(model)
     if len(x) < 2:
         raise ValueError(f"a batch of {len(x)} has no other example to compare with; give two or more")
     require_whole("others", others, least=1, why="it is the number of other starts")
     givers = start.givers(len(x), others, rng)  # (solves, batch)
-    usual = usual or model.equilibrium(x, solver=solver, budget=budget, trace=False)
+    usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     with torch.no_grad():
         lost = usual.status == Status.DIVERGED  # (batch,)
-        spaces = Usual(usual.z, lost), Usual(model.readout(usual.z), lost)
+        spaces = Usual(usual.z, lost), Usual(looped.readout(usual.z), lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
         count = torch.zeros(len(x), device=x.device)
         for example, giver in _pairs(givers.to(x.device), usual.z):
             z0 = start.made_from(rows(usual.z, giver), rng)
-            other = model.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
+            other = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
             good = ~(lost[example] | (other.status == Status.DIVERGED))  # (rows,)
-            for total, space, end in zip(totals, spaces, (other.z, model.readout(other.z)), strict=True):
+            for total, space, end in zip(totals, spaces, (other.z, looped.readout(other.z)), strict=True):
                 found = torch.stack(space.agreement(example, end)).to(total.dtype)  # (measures, rows)
                 total.index_add_(1, example, torch.where(good, found, 0))
             count.index_add_(0, example, good.to(count.dtype))
