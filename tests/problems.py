@@ -85,3 +85,8 @@ def integrator(z: Tensor) -> Tensor:
 def two_basins(z: Tensor) -> Tensor:
     """Settles on +1 or -1, whichever side it began on."""
     return z + 0.5 * z * (1 - z * z)
+
+
+def remembers(z: Tensor) -> Tensor:
+    """Path dependent: stays wherever it is put."""
+    return z

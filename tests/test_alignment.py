@@ -1,12 +1,14 @@
 """The AA score against maps whose answer is known."""
 
+import math
+
 import pytest
 import torch
-from problems import affine, integrator, rng
+from problems import affine, integrator, remembers, rng, two_basins
 from torch import nn
 
 from equilibria import Budget, EquilibriumModel
-from equilibria.diagnostics import alignment_score, derangements
+from equilibria.diagnostics import Noise, Swapped, Zeros, alignment_score, bootstrap, derangements, from_function
 from equilibria.nets import ConvNet
 from equilibria.tasks import Mazes, PrefixSum
 from equilibria.training import measure
@@ -83,3 +85,171 @@ def test_path_dependence_shows():
     model = EquilibriumModel(nn.Identity(), lambda z, u: integrator(z), nn.Identity(), init=lambda u: 100 * u)
     x = torch.randn(20, 30, generator=rng(2))
     assert alignment_score(model, x, budget=Budget(5), rng=rng()).score.mean() < 0.3
+
+
+def test_a_batch_of_one_has_nobody_to_swap_with():
+    model = EquilibriumModel(nn.Identity(), lambda z, u: u, nn.Identity())
+    for start in (Swapped(), Noise(), Zeros()):
+        with pytest.raises(ValueError, match="a batch of 1 has no other example"):
+            alignment_score(model, torch.ones(1, 3), start=start, rng=rng())
+
+
+def iterating(f, *, init=None, readout=None):
+    """A model that iterates f(z), whose usual start is the input."""
+    return from_function(lambda z, x: f(z), init=init or (lambda x: x), readout=readout or (lambda z: z))
+
+
+def normal(*shape, seed=5):
+    return torch.randn(*shape, generator=rng(seed))
+
+
+@pytest.mark.parametrize("start", [Swapped(), Noise(0.1), Noise(10), Zeros()])
+def test_a_contraction_agrees_from_everywhere_and_by_every_measure(start):
+    problem = affine(batch=12, n=8)
+    model = EquilibriumModel(nn.Identity(), problem, lambda z: z[:, :3])
+    found = alignment_score(model, problem.u, others=5, start=start, budget=Budget(300, tol=1e-13), rng=rng())
+    for agreement in (found.state, found.readout):
+        for name, value in agreement._asdict().items():
+            expected = torch.zeros(12) if name == "distance" else torch.ones(12)
+            torch.testing.assert_close(value, expected, rtol=0, atol=1e-6)
+    assert found.solves == (1 if start == Zeros() else 5)
+    assert not found.diverged.any()
+
+
+def test_an_integrator_in_closed_form():
+    """After T steps the usual state is x + T, and from another's it is x' + 2T."""
+    steps, x = 7, 10 * normal(9, 6)
+    found = alignment_score(iterating(integrator), x, others=8, budget=Budget(steps), rng=rng())
+    usual, other = x + steps, x + 2 * steps
+    everybody = nn.functional.normalize(usual) @ nn.functional.normalize(other).T
+    expected = (everybody.sum(1) - everybody.diagonal()) / 8
+    torch.testing.assert_close(found.score, expected)
+    from_zero = alignment_score(iterating(integrator), x, start=Zeros(), budget=Budget(steps), rng=rng())
+    torch.testing.assert_close(from_zero.score, nn.functional.cosine_similarity(usual, torch.full((9, 6), 7.0)))
+
+
+def test_two_basins_with_a_known_share():
+    """Of 200, 60 end at -1. With everybody else as other, a score is the share of its own kind less the rest."""
+    x = torch.where(torch.arange(200) < 60, -1.0, 1.0)[:, None] * (1 + normal(200, 1).abs().clamp(max=0.5))
+    exact = torch.where(torch.arange(200) < 60, (59 - 140) / 199, (139 - 60) / 199)
+    model, budget = iterating(two_basins), Budget(100, tol=1e-6)
+    everybody = alignment_score(model, x, others=199, budget=budget, rng=rng())
+    torch.testing.assert_close(everybody.score, exact, rtol=0, atol=1e-6)
+    some = alignment_score(model, x, others=10, budget=budget, rng=rng()).interval()
+    assert some.low < exact.mean() < some.high
+    assert 0.02 < some.high - some.low < 0.2
+    noisy = alignment_score(model, x, others=20, start=Noise(0.5), budget=budget, rng=rng()).interval()
+    assert noisy.low < 0 < noisy.high  # noise falls on either side
+    assert noisy.high - noisy.low < 0.15
+
+
+def test_a_large_common_mean_hides_that_nothing_is_known_of_the_input():
+    x = 100 + normal(150, 40)
+    found = alignment_score(iterating(remembers, readout=lambda z: 2 * z), x, budget=Budget(3), rng=rng())
+    assert found.interval().low > 0.999
+    estimate = bootstrap(found.state.centred)
+    assert estimate.low < -1 / 149 < estimate.high  # centring makes unrelated states a little opposed
+    assert abs(estimate.mean) < 0.02
+    assert abs(bootstrap(found.readout.centred).mean) < 0.02
+
+
+def test_a_net_that_ignores_its_input_is_aligned_and_centred_it_is_not():
+    model = iterating(lambda z: 0.5 * z + 50.3, init=torch.zeros_like)
+    found = alignment_score(model, normal(20, 5), budget=Budget(60), rng=rng())
+    torch.testing.assert_close(found.score, torch.ones(20))
+    assert (found.state.centred == 0).all()
+
+
+def test_what_the_input_decides_survives_centring():
+    problem = affine(batch=30, n=8)
+    model = EquilibriumModel(nn.Identity(), lambda z, u: problem(z, u + 20), nn.Identity())
+    found = alignment_score(model, problem.u, budget=Budget(300, tol=1e-13), rng=rng())
+    torch.testing.assert_close(found.state.centred, torch.ones(30), rtol=0, atol=1e-6)
+
+
+def test_measures_of_states_a_known_distance_apart():
+    """Every start is another one, at unit length r apart from the usual one."""
+    r, eps = 2e-4, 5000
+    turned = torch.tensor([[1.0, 0], [1 - r**2 / 2, (r**2 - r**4 / 4) ** 0.5]], dtype=torch.float64)
+    found = alignment_score(iterating(remembers), turned * torch.tensor([[1.0], [4]]), others=1, rng=rng()).state
+    expected = {
+        "cosine": 1 - r**2 / 2,
+        "gaussian": math.exp(-((eps * r) ** 2)),
+        "laplacian": math.exp(-eps * r),
+        "inverse_multiquadric": (1 + (eps * r) ** 2) ** -0.5,
+        "distance": 0.75,
+        "centred": -1.0,
+    }
+    for name, value in expected.items():
+        assert getattr(found, name).tolist() == pytest.approx([value, value], rel=1e-5), name
+
+
+def test_a_readout_may_agree_where_states_do_not():
+    x = torch.tensor([[1.0, 5], [1, -5], [1, 0]])
+    found = alignment_score(iterating(remembers, readout=lambda z: z[:, 0].long()), x, others=2, rng=rng())
+    assert (found.readout.cosine == 1).all()
+    assert found.score.max() < 0.5
+
+
+def test_nothing_depends_on_how_many_are_solved_at_once(monkeypatch):
+    problem = affine(batch=12, n=8, radius=0.99)
+    model = EquilibriumModel(nn.Identity(), problem, nn.Identity())
+
+    def score():
+        return alignment_score(model, problem.u, others=5, budget=Budget(3), rng=rng()).score
+
+    together = score()
+    monkeypatch.setattr("equilibria.diagnostics.alignment.NUMBERS_AT_ONCE", 7 * 8)
+    torch.testing.assert_close(score(), together)
+    assert together.min() < 0.99  # it is something that could have differed
+
+
+def test_the_usual_solve_can_be_given():
+    problem, calls = affine(batch=6), []
+    model = EquilibriumModel(nn.Identity(), lambda z, u: calls.append(len(z)) or problem(z, u), nn.Identity())
+    usual = model.equilibrium(problem.u, budget=Budget(5))
+    calls.clear()
+    found = alignment_score(model, problem.u, others=2, budget=Budget(5), usual=usual, rng=rng())
+    assert found.usual is usual
+    assert calls == [12] * 5  # both others of all six at once, and nothing more
+
+
+def test_divergence_from_some_starts_only():
+    """A map that keeps small states and blows large ones up, so that one example spoils the starts of the others."""
+    model = from_function(
+        lambda z, x: torch.where(z.abs().amax(1, keepdim=True) > 3, 1e20 * z, z), init=lambda x: x, readout=lambda z: z
+    )
+    x = torch.tensor([[1.0, 2], [2, 1], [1, 1], [9, 9]])
+    found = alignment_score(model, x, others=3, budget=Budget(10), rng=rng())
+    assert found.diverged.tolist() == [1, 1, 1, 3]
+    torch.testing.assert_close(found.score[0], torch.tensor((4 / 5 + 3 / 10**0.5) / 2))
+    assert found.score[3].isnan()
+    assert not found.state.centred[:3].isnan().any()
+    estimate = found.interval()
+    assert estimate.examples == 3
+    assert estimate.mean == pytest.approx(found.score[:3].mean().item())
+
+
+def test_noise_is_as_large_as_said():
+    states = torch.stack((torch.ones(2000), 7 * torch.ones(2000))).view(2, 20, 100)
+    size = Noise(3).made_from(states, rng()).flatten(1).std(1)
+    assert size.tolist() == pytest.approx([3, 21], rel=0.05)
+    with pytest.raises(ValueError, match="scale must be > 0"):
+        Noise(0)
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says():
+    draws = normal(200, 40)
+    covered = [one.low <= 0 <= one.high for one in (bootstrap(row, level=0.8, resamples=300) for row in draws)]
+    assert 0.7 < sum(covered) / 200 < 0.87
+
+
+def test_an_interval_is_wider_at_a_higher_level_and_repeats():
+    scores = normal(50, 1)[:, 0]
+    narrow, wide = bootstrap(scores, level=0.5), bootstrap(scores, level=0.99)
+    assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
+    assert bootstrap(scores) == bootstrap(scores)
+    assert bootstrap(scores, rng=rng(1)) != bootstrap(scores, rng=rng(2))
+    assert bootstrap(torch.full((3,), torch.nan)).examples == 0
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        bootstrap(scores, level=95)

@@ -1,4 +1,4 @@
-"""The command line: `equilibria quickstart | list | train | evaluate | sweep`."""
+"""The command line: `equilibria quickstart | list | train | evaluate | measure | sweep`."""
 
 import sys
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import tyro
 
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.listing import List
+from equilibria.cli.measure import Measure
 from equilibria.cli.quickstart import Quickstart
 from equilibria.cli.sweep import Sweep
 from equilibria.cli.train import Train, how_to_go_on, with_recipe
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[List, tyro.conf.subcommand("list")]
             | Annotated[Train, tyro.conf.subcommand("train", default=train)]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+            | Annotated[Measure, tyro.conf.subcommand("measure")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")],
             args=arguments,
             prog="equilibria",

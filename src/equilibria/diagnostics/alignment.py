@@ -1,54 +1,93 @@
 """Asymptotic alignment: does a solve end in the same place when it starts from somewhere else?"""
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
 
+from equilibria.diagnostics.adapters import as_model
+from equilibria.diagnostics.agreement import Agreement, Usual
+from equilibria.diagnostics.bootstrap import Estimate, bootstrap
+from equilibria.diagnostics.starts import OtherStart, Swapped
+from equilibria.layout import rows
 from equilibria.model import EquilibriumModel
-from equilibria.solution import Budget, Status
+from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
 
+NUMBERS_AT_ONCE = 2**19  # of states that are solved together: larger batches no longer fit into a cache
 
-class Alignment(NamedTuple):
-    """How well states from other starts agree with the usual one."""
 
-    score: Tensor  # (batch,) the mean over the other starts; NaN where every solve diverged
-    diverged: Tensor  # (batch,) how many of the solves behind it diverged and are left out of it
+@dataclass(frozen=True)
+class Alignment:
+    """How well states from other starts agree with the usual one, per example.
+
+    Numbers are means over the solves that did not diverge, and NaN for an example of which none is left.
+    """
+
+    start: OtherStart
+    solves: int  # from other starts, per example
+    diverged: Tensor  # (batch,) how many of them are left out: they, the usual solve, or the giver's diverged
+    state: Agreement  # of the states, (batch,) each
+    readout: Agreement  # of what is read from them
+    usual: Solution  # the solve from the usual start
+
+    @property
+    def score(self) -> Tensor:
+        """The AA score of each example, (batch,): the cosine between states."""
+        return self.state.cosine
+
+    def interval(self, level: float = 0.95, *, rng: torch.Generator | None = None) -> Estimate:
+        """The mean AA score with a bootstrap interval over examples; `bootstrap` does it for any other number."""
+        return bootstrap(self.score, level=level, rng=rng)
 
 
 def alignment_score(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     *,
     others: int = 10,
+    start: OtherStart = Swapped(),
     solver: Solver | None = None,
     budget: Budget | None = None,
+    usual: Solution | None = None,
     rng: torch.Generator,
 ) -> Alignment:
     """The AA score of each example (paper, Algorithm 1).
 
     The cosine between the state that an example reaches from its usual start and the one that it reaches
     from another example's state, averaged over `others` different examples, never the example itself.
+
+    Args:
+        model: an `EquilibriumModel`, or anything that `as_model` takes.
+        start: where else to start: `Swapped()`, `Noise(scale)` or `Zeros()`.
+        usual: the solve from the usual start, if it has been made already with this solver and budget.
     """
-    usual = model.equilibrium(x, solver=solver, budget=budget, trace=False)
-    lost = usual.status == Status.DIVERGED
-    total, count = torch.zeros(2, len(x), device=x.device)
-    for partner in derangements(len(x), others, rng):
-        other = model.equilibrium(x, usual.z[partner.to(x.device)], solver=solver, budget=budget, trace=False)
-        good = ~(lost | (other.status == Status.DIVERGED))
-        cosine = cosine_similarity(usual.z.flatten(1), other.z.flatten(1)).clamp(-1, 1)  # rounding may exceed 1
-        total += torch.where(good, cosine, 0)
-        count += good
-    return Alignment(total / count, others - count.long())
+    looped = as_model(model)
+    if len(x) < 2:
+        raise ValueError(f"a batch of {len(x)} has no other example to compare with; give two or more")
+    require_whole("others", others, least=1, why="it is the number of other starts")
+    givers = start.givers(len(x), others, rng)  # (solves, batch)
+    usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
+    with torch.no_grad():
+        lost = usual.status == Status.DIVERGED  # (batch,)
+        spaces = Usual(usual.z, lost), Usual(looped.readout(usual.z), lost)
+        totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
+        count = torch.zeros(len(x), device=x.device)
+        for example, giver in _pairs(givers.to(x.device), usual.z):
+            z0 = start.made_from(rows(usual.z, giver), rng)
+            other = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
+            good = ~(lost[example] | (other.status == Status.DIVERGED))  # (rows,)
+            for total, space, end in zip(totals, spaces, (other.z, looped.readout(other.z)), strict=True):
+                found = torch.stack(space.agreement(example, end)).to(total.dtype)  # (measures, rows)
+                total.index_add_(1, example, torch.where(good, found, 0))
+            count.index_add_(0, example, good.to(count.dtype))
+    state, readout = (Agreement(*(total / count)) for total in totals)
+    return Alignment(start, len(givers), len(givers) - count.long(), state, readout, usual)
 
 
-def derangements(n: int, count: int, rng: torch.Generator) -> list[Tensor]:
-    """`count` permutations, (n,) each, that move everything and give no place the same partner twice."""
-    if not 1 <= count < n:
-        raise ValueError(f"{count} other examples were asked for and a batch of {n} has {n - 1}; take a larger batch")
-    order = torch.randperm(n, generator=rng)
-    place = order.argsort()
-    shifts = 1 + torch.randperm(n - 1, generator=rng)[:count]
-    return [order[(place + shift) % n] for shift in shifts]
+def _pairs(givers: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Who is solved, and from whose state: (rows,) each, as many at once as bounded memory allows."""
+    example = torch.arange(len(states), device=givers.device).repeat(len(givers))
+    at_once = max(1, NUMBERS_AT_ONCE // max(1, states[0].numel()))
+    return list(zip(example.split(at_once), givers.reshape(-1).split(at_once), strict=True))

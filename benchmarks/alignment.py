@@ -1,0 +1,88 @@
+"""What an AA score costs: beside the 11 solves that it stands for, made one after another by a plain loop.
+
+    python benchmarks/alignment.py [--json FILE]
+
+300 prefix-sum strings of 64 bits, 10 others each, 512 steps, with plain iteration and, as in the paper's
+Figure 4, with Anderson. The loop takes all steps with the whole batch: nothing leaves it, and there is no solver
+to pay for. One thread; ratios inside one run.
+"""
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from harness import best_times
+from torch.nn.functional import cosine_similarity
+
+from equilibria import Anderson, Budget, EquilibriumModel, Picard, Solver
+from equilibria.diagnostics import Alignment, alignment_score, derangements
+from equilibria.training import Run
+
+NET = Path(__file__).parent.parent / "results/prefix_sum/fast/seed-1"
+STRINGS, BITS, OTHERS, STEPS, TOL = 300, 64, 10, 512, 1e-4
+
+
+@dataclass(frozen=True)
+class Line:
+    what: str
+    value: float
+    unit: str
+
+
+def by_hand(model: EquilibriumModel, x: torch.Tensor, steps: int) -> torch.Tensor:
+    """The AA score of each example, (batch,), from whole solves one after another."""
+
+    def solved(z: torch.Tensor) -> torch.Tensor:
+        for _ in range(steps):
+            z = model.cell(z, u)
+        return z
+
+    with torch.no_grad():
+        u = model.encoder(x)
+        usual = solved(model.init(u))
+        partners = derangements(len(x), OTHERS, torch.Generator().manual_seed(0))
+        found = [cosine_similarity(usual.flatten(1), solved(usual[partner]).flatten(1)) for partner in partners]
+    return torch.stack(found).mean(0)
+
+
+def ours(model: EquilibriumModel, x: torch.Tensor, solver: Solver, steps: int) -> Alignment:
+    budget = Budget(steps, tol=TOL, halt_on_cycle=True)
+    rng = torch.Generator().manual_seed(0)
+    return alignment_score(model, x, others=OTHERS, solver=solver, budget=budget, rng=rng)
+
+
+def lines(rounds: int):
+    run = Run(NET)
+    model = run.model()
+    x = run.recipe.task.sample(STRINGS, BITS, torch.Generator().manual_seed(0)).x
+    solvers = {"Picard": Picard(), "Anderson": Anderson()}
+    found = {name: ours(model, x, solver, STEPS) for name, solver in solvers.items()}
+    for name, alignment in found.items():
+        yield Line(f"{name}: AA", alignment.interval().mean, "")
+        yield Line(f"{name}: steps of a usual solve, mean", alignment.usual.steps.double().mean().item(), "")
+    contestants = {name: lambda solver=solver: ours(model, x, solver, STEPS) for name, solver in solvers.items()}
+    seconds = best_times({"loop": lambda: by_hand(model, x, STEPS), **contestants}, rounds=rounds, warmup=0)
+    for name, value in seconds.items():
+        yield Line(f"{name}: time", value, "s")
+    for name in solvers:
+        yield Line(f"{name}: faster than the loop", seconds["loop"] / seconds[name], "x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", help="also write the lines as JSON")
+    parser.add_argument("--rounds", type=int, default=2, help="of each contestant; the best counts")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found = []
+    for line in lines(options.rounds):
+        found.append(asdict(line))
+        print(f"{line.what:<45} {line.value:9.4g} {line.unit}", flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps({"torch": torch.__version__, "lines": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

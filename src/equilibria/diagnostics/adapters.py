@@ -1,0 +1,226 @@
+"""Anybody's looped model as an `EquilibriumModel`, so that it can be measured."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from equilibria.model import EquilibriumModel
+
+METHODS = {"init": "init(x) -> z", "step": "step(z, x) -> z", "readout": "readout(z) -> prediction"}
+NEEDS_THE_BATCH = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # or chance, while they train
+
+
+def as_model(thing: Any) -> EquilibriumModel:
+    """An `EquilibriumModel` as it is; anything with `init(x)`, `step(z, x)` and `readout(z)` as one."""
+    if isinstance(thing, EquilibriumModel):
+        return thing
+    missing = [call for name, call in METHODS.items() if not callable(getattr(thing, name, None))]
+    if missing:
+        raise TypeError(
+            f"a {type(thing).__name__} cannot be measured: it has no {' and no '.join(missing)}; add them, or use an "
+            "adapter of equilibria.diagnostics: from_function, from_module, from_deep_thinking or from_torchdeq"
+        )
+    return _model(thing.step, init=thing.init, readout=thing.readout, owner=thing)
+
+
+def from_function(
+    step: Callable[[Tensor, Tensor], Tensor],
+    *,
+    init: Callable[[Tensor], Tensor],
+    readout: Callable[[Tensor], Tensor],
+) -> EquilibriumModel:
+    """The model that iterates z <- step(z, x) from init(x) and answers readout(z)."""
+    return _model(step, init=init, readout=readout)
+
+
+def from_module(
+    module: nn.Module,
+    *,
+    init: Callable[[Tensor], Tensor],
+    readout: Callable[[Tensor], Tensor],
+    order: Literal["zx", "xz"] = "zx",
+) -> EquilibriumModel:
+    """A module that takes and returns its state: `module(z, x)`, or `module(x, z)` like torch's own recurrent cells."""
+    if order not in ("zx", "xz"):
+        raise ValueError(f"order must be 'zx' for module(z, x) or 'xz' for module(x, z), got {order!r}")
+    step = module.__call__ if order == "zx" else _InputFirst(module)
+    return _model(step, init=init, readout=readout, owner=module)
+
+
+def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | None = None) -> EquilibriumModel:
+    """A net called as `net(x, iters_to_do, interim_thought)`, as those of Schwarzschild and Bansal et al.
+
+    The state is its thought, which begins as `net.projection(x)` and is read by `net.head` unless told otherwise.
+    """
+    parts = {"projection": getattr(net, "projection", None), "head": readout or getattr(net, "head", None)}
+    missing = [name for name, part in parts.items() if not callable(part)]
+    if missing:
+        raise TypeError(
+            f"a {type(net).__name__} is no deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
+        )
+    return _model(_OneThought(net), init=parts["projection"], readout=parts["head"], owner=net)
+
+
+def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> EquilibriumModel:
+    """A module whose forward calls a torchdeq object once, as `self.deq(func, z_init)`.
+
+    Only the part of the forward before that call is used; `readout` is what comes after it.
+    """
+    try:
+        base = importlib.import_module("torchdeq.core").DEQBase
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("this needs torchdeq: pip install torchdeq") from error
+    found = [part for part in module.modules() if isinstance(part, base)]
+    if len(found) != 1:
+        raise TypeError(
+            f"a {type(module).__name__} holds {len(found)} torchdeq objects and needs exactly one; keep it as a "
+            "submodule, as in self.deq = get_deq(...), or use from_function"
+        )
+    captured = _Captured(module, found[0])
+    model = _model(captured.step, init=captured.init, readout=readout, owner=module)
+    model.encoder = captured.encode
+    return model
+
+
+def check_model(model: EquilibriumModel, x: Tensor) -> None:
+    """Take one step on `x`, and raise if what comes of it cannot be iterated."""
+    unsettled = [name for name, part in model.named_modules() if part.training and isinstance(part, NEEDS_THE_BATCH)]
+    if unsettled:
+        raise ValueError(f"{unsettled[0]} makes answers random or mixes samples while training; call .eval() first")
+    with torch.no_grad():
+        injection = model.inject(x)
+        z = model.init(*injection)
+        if not isinstance(z, Tensor) or not z.is_floating_point() or z.ndim == 0:
+            raise TypeError(f"init must return a floating-point tensor (batch, *state), got {_described(z)}")
+        if len(z) != len(x):
+            raise ValueError(
+                f"init gave {len(z)} states for {len(x)} inputs; it must give one for each, for example by "
+                "z.expand(len(x), ...)"
+            )
+        fz = model.cell(z, *injection)
+        if not isinstance(fz, Tensor):
+            raise TypeError(f"a step must return the next state alone, a tensor, got {_described(fz)}")
+        if fz.shape != z.shape or fz.dtype != z.dtype:
+            raise ValueError(
+                f"a step turned a state {_described(z)} into {_described(fz)}; it must keep shape and dtype, so change "
+                "init or the step"
+            )
+        answer = model.readout(fz)
+        if not isinstance(answer, Tensor) or answer.ndim == 0 or len(answer) != len(x):
+            raise TypeError(
+                f"readout must return a tensor with a row for each of {len(x)} inputs, got {_described(answer)}"
+            )
+
+
+def _model(step: Callable, *, init: Any, readout: Any, owner: Any = None) -> EquilibriumModel:
+    model = EquilibriumModel(_as_it_is, step, readout, init)
+    if isinstance(owner, nn.Module):
+        # Not as a part of the cell: a batch norm is refused there, and in eval mode it does no harm.
+        model.adapted = owner
+        model.training = owner.training
+    return model
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def _described(thing: Any) -> str:
+    return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else f"a {type(thing).__name__}"
+
+
+@dataclass(frozen=True)
+class _InputFirst:
+    module: nn.Module
+
+    def __call__(self, z: Tensor, x: Tensor) -> Tensor:
+        return self.module(x, z)
+
+
+@dataclass(frozen=True)
+class _OneThought:
+    """One iteration of a deep-thinking net, which tells its thought only while it trains."""
+
+    net: nn.Module
+
+    def __call__(self, z: Tensor, x: Tensor) -> Tensor:
+        was = self.net.training
+        self.net.training = True  # its own flag alone: the layers inside stay as they are
+        try:
+            returned = self.net(x, iters_to_do=1, interim_thought=z)
+        finally:
+            self.net.training = was
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise TypeError(
+                f"a {type(self.net).__name__} in training mode must return (output, thought), got "
+                f"{_described(returned)}; use from_function"
+            )
+        return returned[1]
+
+
+class _Call(NamedTuple):
+    """What a torchdeq object was called with for an input."""
+
+    x: Tensor
+    func: Callable[[Tensor], Tensor]
+    z_init: Tensor
+    with_grad: bool
+
+
+class _Reached(Exception):
+    """Ends a forward where its torchdeq object is called."""
+
+
+class _Captured:
+    """The function that a module hands to its torchdeq object. It closes over the input, so each input has its own.
+
+    The last one is kept, as a solve goes on with the same input until rows leave the batch. Every solve
+    begins with `encode`, which captures afresh, because the weights may have changed since.
+    """
+
+    def __init__(self, module: nn.Module, deq: nn.Module) -> None:
+        self._module, self._deq = module, deq
+        self._last: _Call | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_last": None}  # a copy makes its own
+
+    def encode(self, x: Tensor) -> Tensor:
+        self._last = self._capture(x)
+        return x
+
+    def init(self, x: Tensor) -> Tensor:
+        return self._call(x).z_init
+
+    def step(self, z: Tensor, x: Tensor) -> Tensor:
+        return self._call(x).func(z)
+
+    def _call(self, x: Tensor) -> _Call:
+        last = self._last
+        if last is None or last.x is not x or (torch.is_grad_enabled() and not last.with_grad):
+            last = self._last = self._capture(x)
+        return last
+
+    def _capture(self, x: Tensor) -> _Call:
+        def caught(func: Callable, z_init: Any, *_: Any, **__: Any) -> None:
+            raise _Reached(func, z_init)
+
+        self._deq.forward = caught
+        try:
+            self._module(x)
+        except _Reached as reached:
+            func, z_init = reached.args
+        else:
+            raise TypeError(f"the forward of {type(self._module).__name__} never called its torchdeq object")
+        finally:
+            del self._deq.forward  # what is left is the method of its class
+        if not isinstance(z_init, Tensor):
+            raise TypeError(
+                f"this torchdeq object solves for {_described(z_init)}, and one tensor is needed; use from_function "
+                "with the parts joined into one"
+            )
+        return _Call(x, func, z_init, torch.is_grad_enabled())

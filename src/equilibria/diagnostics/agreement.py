@@ -1,0 +1,66 @@
+"""How much two states agree: a cosine, and what else has been proposed (paper, Appendix A)."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+EPS = 5000.0  # of the kernels, as in the paper: they fall to a third at a distance of 2e-4
+ROUNDING = 16  # times the machine's precision: what is left of a state after centring and is smaller is nothing
+
+
+class Agreement(NamedTuple):
+    """One number per pair of states z, z', or per example. r is the distance of the two at unit length.
+
+    A state of zero has no direction: its cosine with anything is 0.
+    """
+
+    cosine: Tensor  # in [-1, 1]
+    centred: Tensor  # the cosine after the mean over inputs is taken off both: what the input has to do with it
+    gaussian: Tensor  # exp(-(5000 r)^2)
+    laplacian: Tensor  # exp(-5000 r)
+    inverse_multiquadric: Tensor  # 1 / sqrt(1 + (5000 r)^2)
+    distance: Tensor  # Euclidean, |z - z'| / max(|z|, |z'|), in [0, 2]: the only one where 0 is best
+
+
+class Usual:
+    """The states that a batch usually ends in, (batch, ...), with which others are compared."""
+
+    def __init__(self, states: Tensor, lost: Tensor) -> None:
+        self._states = _vectors(states)  # (batch, n)
+        self._mean = self._states[~lost].mean(0)  # (n,) over inputs; those that diverged have no place in it
+
+    def agreement(self, example: Tensor, others: Tensor) -> Agreement:
+        """Compare each of `others`, (rows, ...), with the usual state of its `example`, (rows,)."""
+        z, other = self._states[example], _vectors(others)  # (rows, n)
+        unit, other_unit = _unit(z), _unit(other)
+        near = EPS * torch.linalg.vector_norm(unit - other_unit, dim=1)  # (rows,)
+        length = torch.maximum(torch.linalg.vector_norm(z, dim=1), torch.linalg.vector_norm(other, dim=1))
+        return Agreement(
+            cosine=_dot(unit, other_unit),
+            centred=_dot(self._centred(z), self._centred(other)),
+            gaussian=torch.exp(-near.square()),
+            laplacian=torch.exp(-near),
+            inverse_multiquadric=torch.rsqrt(1 + near.square()),
+            distance=torch.linalg.vector_norm(z - other, dim=1) / length.clamp_min(torch.finfo(length.dtype).tiny),
+        )
+
+    def _centred(self, z: Tensor) -> Tensor:
+        """At unit length without the mean; zero where nothing but rounding is left."""
+        rest = z - self._mean
+        rounding = ROUNDING * torch.finfo(z.dtype).eps * torch.linalg.vector_norm(z, dim=1, keepdim=True)
+        return _unit(torch.where(torch.linalg.vector_norm(rest, dim=1, keepdim=True) > rounding, rest, 0))
+
+
+def _vectors(states: Tensor) -> Tensor:
+    """(rows, ...) -> (rows, n), in float32 or better."""
+    flat = states.flatten(1) if states.ndim > 1 else states[:, None]
+    return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
+
+
+def _unit(z: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(z, dim=1, eps=torch.finfo(z.dtype).tiny)
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    return (one * other).sum(1).clamp(-1, 1)  # rounding may exceed 1

@@ -1,0 +1,271 @@
+"""Looped models of others, measured as if they were ours."""
+
+import copy
+
+import pytest
+import torch
+from problems import rng
+from torch import nn
+from torchdeq import get_deq
+
+from equilibria import Budget, EquilibriumModel
+from equilibria.diagnostics import (
+    alignment_score,
+    as_model,
+    check_model,
+    from_deep_thinking,
+    from_function,
+    from_module,
+    from_torchdeq,
+)
+
+BUDGET = Budget(200, tol=1e-6)
+
+
+class Loop(nn.Module):
+    """Somebody's model, with the three methods."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def init(self, x):
+        return torch.zeros_like(x)
+
+    def step(self, z, x):
+        return torch.tanh(0.3 * self.mix(z) + x)
+
+    def readout(self, z):
+        return self.head(z)
+
+
+class Thinker(nn.Module):
+    """As in deep-thinking repositories: one tensor of all outputs in eval mode, (output, thought) in training."""
+
+    def __init__(self, *, norm=False):
+        super().__init__()
+        self.projection = nn.Sequential(nn.Conv1d(1, 6, 3, padding=1, bias=False), nn.ReLU())
+        layers = [nn.Conv1d(7, 6, 3, padding=1, bias=False), nn.Tanh()]
+        self.recur_block = nn.Sequential(*layers, *([nn.BatchNorm1d(6), nn.Dropout(0.5)] if norm else []))
+        self.head = nn.Conv1d(6, 2, 3, padding=1, bias=False)
+        nn.init.normal_(layers[0].weight, std=0.05, generator=rng())
+
+    def forward(self, x, iters_to_do, interim_thought=None, **_):
+        thought = self.projection(x) if interim_thought is None else interim_thought
+        outputs = []
+        for _ in range(iters_to_do):
+            thought = self.recur_block(torch.cat([thought, x], 1))
+            outputs.append(self.head(thought))
+        return (outputs[-1], thought) if self.training else torch.stack(outputs, 1)
+
+
+class Deq(nn.Module):
+    """A model written for torchdeq, which counts how often it encodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.mix, self.head = nn.Linear(3, 5), nn.Linear(5, 5), nn.Linear(5, 2)
+        self.deq = get_deq(f_solver="fixed_point_iter", f_max_iter=200, f_tol=1e-7)
+        self.encoded = 0
+
+    def forward(self, x):
+        self.encoded += 1
+        u = self.encode(x)
+        # Rows converge at very different speeds, so that some leave the batch early.
+        pace = (7 * x[:, :1]).floor() / 6
+        out, _ = self.deq(lambda z: torch.tanh(0.9 * pace * z + 0.05 * self.mix(z) + u), torch.zeros_like(u))
+        return self.head(out[-1])
+
+
+def inputs(*shape):
+    return torch.rand(*shape, generator=rng(3))
+
+
+def test_an_equilibrium_model_is_one_already():
+    model = EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity())
+    assert as_model(model) is model
+
+
+def test_three_methods_are_enough():
+    loop = Loop().eval()
+    model = as_model(loop)
+    x = inputs(6, 4)
+    solution = model.equilibrium(x, budget=BUDGET)
+    torch.testing.assert_close(solution.z, loop.step(solution.z, x).detach(), rtol=0, atol=1e-5)
+    assert set(map(id, model.parameters())) == set(map(id, loop.parameters()))
+    assert not model.training
+    check_model(model, x)
+    assert as_model(loop).double().equilibrium(x.double(), budget=BUDGET).z.dtype == torch.float64
+    assert loop.mix.weight.dtype == torch.float64
+
+
+def of_torchdeq():
+    module = Deq()
+    model = from_torchdeq(module, readout=module.head)
+    model(inputs(4, 3))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "x"), [(as_model(Loop()), inputs(4, 4)), (of_torchdeq(), inputs(4, 3))], ids=["methods", "torchdeq"]
+)
+def test_a_copy_does_not_share_its_weights(model, x):
+    twin = copy.deepcopy(model)
+    before = model.equilibrium(x, budget=BUDGET).z
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.fill_(0.2)
+    torch.testing.assert_close(model.equilibrium(x, budget=BUDGET).z, before)
+    assert (twin.equilibrium(x, budget=BUDGET).z - before).abs().max() > 1e-3
+
+
+def test_alignment_takes_them_as_they_are():
+    loop = Loop()
+    alignment = alignment_score(loop, inputs(6, 4), others=3, budget=BUDGET, rng=rng())
+    torch.testing.assert_close(alignment.score, torch.ones(6), rtol=0, atol=1e-5)
+
+
+def test_what_is_missing_is_named():
+    class Half:
+        def init(self, x):
+            return x
+
+    with pytest.raises(TypeError, match=r"Half .* no step\(z, x\) -> z and no readout.*from_torchdeq"):
+        as_model(Half())
+
+
+def test_a_plain_function():
+    model = from_function(lambda z, x: 0.5 * z + x, init=torch.zeros_like, readout=lambda z: z.sum(1))
+    x = inputs(5, 3)
+    torch.testing.assert_close(model.equilibrium(x, budget=BUDGET).z, 2 * x, rtol=0, atol=1e-4)
+    prediction, _ = model(x, budget=Budget(30))
+    torch.testing.assert_close(prediction, 2 * x.sum(1))
+
+
+def test_a_module_in_either_order():
+    cell = nn.GRUCell(3, 5)
+    x = inputs(4, 3)
+    start = lambda x: x.new_zeros(len(x), 5)  # noqa: E731
+    model = from_module(cell, init=start, readout=nn.Linear(5, 1), order="xz")
+    expected = start(x)
+    with torch.no_grad():
+        for _ in range(3):
+            expected = cell(x, expected)
+    torch.testing.assert_close(model.equilibrium(x, budget=Budget(3)).z, expected)
+    assert len(list(model.parameters())) == 6
+    turned = from_module(nn.Bilinear(5, 3, 5), init=start, readout=nn.Identity())
+    assert turned.equilibrium(x, budget=Budget(2)).z.shape == (4, 5)
+    with pytest.raises(ValueError, match="module\\(x, z\\), got 'yx'"):
+        from_module(cell, init=start, readout=nn.Identity(), order="yx")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_deep_thinking_net(norm, training):
+    net = Thinker(norm=norm).eval()
+    net.training = training  # the layers stay in eval mode, or the dropout would make this random
+    model = from_deep_thinking(net)
+    x = inputs(4, 1, 9)
+    with torch.no_grad():
+        prediction, _ = model(x, budget=Budget(5))
+        net.training = False
+        torch.testing.assert_close(prediction, net(x, iters_to_do=5)[:, -1])
+        net.training = training
+    model.equilibrium(x, budget=Budget(2))
+    assert net.training is training
+    assert not net.recur_block.training
+
+
+def test_a_deep_thinking_net_of_another_kind():
+    with pytest.raises(TypeError, match="Loop is no deep-thinking net: it has no projection; use from_function"):
+        from_deep_thinking(Loop(), readout=nn.Identity())
+    silent = Thinker()
+    silent.forward = lambda x, iters_to_do, interim_thought=None, **_: x
+    with pytest.raises(TypeError, match=r"must return \(output, thought\), got \(2, 1, 5\)"):
+        from_deep_thinking(silent).equilibrium(inputs(2, 1, 5))
+
+
+def test_a_torchdeq_model_finds_what_torchdeq_finds():
+    module = Deq().eval()
+    model = from_torchdeq(module, readout=module.head)
+    x = inputs(21, 3)
+    with torch.no_grad():
+        expected = module(x)
+    solution = model.equilibrium(x, budget=BUDGET)
+    assert solution.converged.all()
+    assert solution.steps.max() > 3 * solution.steps.min()  # rows left, and the function was captured for the others
+    torch.testing.assert_close(model.readout(solution.z), expected, rtol=0, atol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), expected, rtol=0, atol=0)  # torchdeq solves again afterwards
+    assert alignment_score(model, x, others=4, budget=BUDGET, rng=rng()).score.min() > 0.9999
+
+
+def test_a_torchdeq_model_encodes_once_per_input():
+    module = Deq()
+    model = from_torchdeq(module, readout=module.head)
+    model.equilibrium(inputs(21, 3), budget=Budget(50))
+    assert module.encoded == 1
+
+
+def test_a_torchdeq_model_forgets_when_its_weights_change():
+    module = Deq()
+    model = from_torchdeq(module, readout=module.head)
+    x = inputs(21, 3)
+    before = model.equilibrium(x, budget=BUDGET).z
+    with torch.no_grad():
+        module.encode.weight.mul_(3)
+    assert (model.equilibrium(x, budget=BUDGET).z - before).abs().max() > 0.1
+
+
+def test_gradients_reach_a_torchdeq_model():
+    module = Deq()
+    prediction, _ = from_torchdeq(module, readout=module.head)(inputs(21, 3), budget=Budget(5))
+    prediction.sum().backward()
+    assert module.encode.weight.grad is not None
+    assert module.encode.weight.grad.abs().max() > 0
+
+
+def test_a_torchdeq_model_that_cannot_be_taken():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.deq = get_deq()
+
+        def forward(self, x):
+            return self.deq(lambda a, b: (a, b), (x, x))
+
+    with pytest.raises(TypeError, match="solves for a tuple, and one tensor is needed"):
+        from_torchdeq(Two(), readout=nn.Identity()).equilibrium(inputs(2, 3))
+    with pytest.raises(TypeError, match="Loop holds 0 torchdeq objects"):
+        from_torchdeq(Loop(), readout=nn.Identity())
+    lazy = Two()
+    lazy.forward = lambda x: x
+    with pytest.raises(TypeError, match="never called its torchdeq object"):
+        from_torchdeq(lazy, readout=nn.Identity()).equilibrium(inputs(2, 3))
+
+
+def same(x):
+    return x
+
+
+@pytest.mark.parametrize(
+    ("step", "init", "readout", "error", "words"),
+    [
+        (lambda z, x: z[:, :2], same, same, ValueError, r"\(3, 4\) of torch.float32 into \(3, 2\).*keep shape"),
+        (lambda z, x: z.double(), same, same, ValueError, "into .* torch.float64"),
+        (lambda z, x: (z, x), same, same, TypeError, "next state alone, a tensor, got a tuple"),
+        (lambda z, x: z, lambda x: x[:1], same, ValueError, "1 states for 3 inputs"),
+        (lambda z, x: z, lambda x: x.long(), same, TypeError, "floating-point tensor .* torch.int64"),
+        (lambda z, x: z, same, lambda z: z.mean(), TypeError, "a row for each of 3 inputs"),
+    ],
+)
+def test_what_cannot_be_iterated_is_told(step, init, readout, error, words):
+    with pytest.raises(error, match=words):
+        check_model(from_function(step, init=init, readout=readout), inputs(3, 4))
+
+
+def test_layers_that_mix_or_gamble_must_be_in_eval_mode():
+    net = Thinker(norm=True)
+    with pytest.raises(ValueError, match=r"recur_block\.2 .*call \.eval\(\)"):
+        check_model(from_deep_thinking(net), inputs(3, 1, 5))
+    check_model(from_deep_thinking(net.eval()), inputs(3, 1, 5))
