@@ -1,4 +1,4 @@
-"""The command line: `equilibria quickstart | list | train | evaluate | sweep`."""
+"""The command line: `equilibria quickstart | list | train | evaluate | attack | sweep`."""
 
 import sys
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from equilibria.cli.attack import AttackCommand
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.listing import List
 from equilibria.cli.quickstart import Quickstart
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[List, tyro.conf.subcommand("list")]
             | Annotated[Train, tyro.conf.subcommand("train", default=train)]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+            | Annotated[AttackCommand, tyro.conf.subcommand("attack")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")],
             args=arguments,
             prog="equilibria",

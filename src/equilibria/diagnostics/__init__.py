@@ -2,5 +2,26 @@
 
 from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score, derangements
+from equilibria.diagnostics.contraction import Contraction, contraction, start_influence
+from equilibria.diagnostics.convergence import Convergence, LimitDistance, Regime, convergence, limit_distance
+from equilibria.diagnostics.sensitivity import Sensitivity, sensitivity, untrained
 
-__all__ = ["Alignment", "Attack", "AttackedScores", "alignment_score", "attack", "derangements"]
+__all__ = [
+    "Alignment",
+    "Attack",
+    "AttackedScores",
+    "Contraction",
+    "Convergence",
+    "LimitDistance",
+    "Regime",
+    "Sensitivity",
+    "alignment_score",
+    "attack",
+    "contraction",
+    "convergence",
+    "derangements",
+    "limit_distance",
+    "sensitivity",
+    "start_influence",
+    "untrained",
+]
