@@ -148,6 +148,11 @@ def test_weights_and_their_gradients_are_left_alone():
     assert model_cell.weight.grad is None
 
 
+def test_a_map_that_does_not_look_at_its_state():
+    found = attack(of(lambda z, u: u), torch.ones(3, 4), budget=Budget(3), rng=rng())
+    torch.testing.assert_close(found.cosine, torch.ones(3))
+
+
 def test_a_single_example_gets_noise():
     found = attack(of(lambda z, u: z), torch.ones(1, 50), budget=Budget(2), rng=rng())
     assert found.cosine.shape == (1,)

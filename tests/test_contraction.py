@@ -55,7 +55,7 @@ def test_large_random_matrices(n):
     found = contraction(linear(W), torch.ones(5, n, dtype=torch.float64), torch.zeros(5, n).double(), rng=rng(1))
     norm, radius = spectrum(W)
     torch.testing.assert_close(found.norm, norm, rtol=0.02, atol=0)
-    torch.testing.assert_close(found.radius[:3:1][1:], radius[1:3], rtol=0.02, atol=0)
+    torch.testing.assert_close(found.radius[1:3], radius[1:3], rtol=0.02, atol=0)
     torch.testing.assert_close(found.radius, radius, rtol=0.1, atol=0)  # many eigenvalues of nearly the same modulus
 
 
@@ -106,8 +106,8 @@ def test_the_influence_of_the_start_is_that_of_a_power():
     W = torch.randn(3, 12, 12, generator=rng(), dtype=torch.float64) / 4
     found = start_influence(linear(W), torch.ones(3, 12).double(), budget=Budget(5), probes=400, rng=rng())
     torch.testing.assert_close(found, torch.linalg.matrix_norm(torch.linalg.matrix_power(W, 5)), rtol=0.1, atol=0)
-    exact = start_influence(linear(0.5 * torch.eye(12).double().expand(3, 12, 12)), torch.ones(3, 12).double(),
-                            budget=Budget(3), probes=1, rng=rng())  # fmt: skip
+    half = linear(0.5 * torch.eye(12).double().expand(3, 12, 12))
+    exact = start_influence(half, torch.ones(3, 12).double(), budget=Budget(3), probes=1, rng=rng())
     torch.testing.assert_close(exact, torch.full((3,), math.sqrt(12) / 8).double())
 
 

@@ -37,7 +37,7 @@ def test_the_input_explains_nothing():
 
 
 def test_half_of_it():
-    """z' = z + u - v keeps start and input: limits u * steps + z0, whose variances are known."""
+    """z' = z + u / 10 keeps both: after ten steps the limits are z0 + u, whose variances are known."""
     found = sensitivity(of(lambda z, u: z + u / 10), X, budget=Budget(10), starts=400, rng=rng(1))
     # The starts have the size of the usual limits, which are the inputs.
     assert found.share == pytest.approx(0.5, abs=0.05)
@@ -47,7 +47,7 @@ def test_half_of_it():
 
 def test_a_start_that_is_made_from_the_input_does_not_count():
     keeps = EquilibriumModel(nn.Identity(), lambda z, u: z, nn.Identity(), init=lambda u: u)
-    assert sensitivity(keeps, X, budget=Budget(5), rng=rng()).share == 0
+    assert sensitivity(keeps, X, budget=Budget(5), rng=rng()).share == pytest.approx(0, abs=1e-20)
 
 
 def test_inputs_that_diverge_are_left_out_and_counted():
@@ -67,9 +67,7 @@ def test_the_untrained_net_is_another_one_of_the_same_kind():
     model.solver, model.budget = Anderson(), Budget(7)
     fresh = untrained(model)
     assert (fresh.solver, fresh.budget, fresh.training) == (Anderson(), Budget(7), False)
-    assert not torch.equal(
-        fresh.cell.state_dict().popitem()[1], model.cell.state_dict().popitem()[1]
-    ) or not torch.equal(next(fresh.parameters()), next(model.parameters()))
+    assert not torch.equal(next(fresh.parameters()), next(model.parameters()))
     assert torch.equal(next(fresh.parameters()), next(untrained(model).parameters()))
     x = PrefixSum().sample(6, 12, rng()).x
     assert 0 <= sensitivity(fresh, x, rng=rng()).share <= 1

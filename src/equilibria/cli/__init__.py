@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from equilibria.cli.attack import AttackCommand
+from equilibria.cli.attack import Attack
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.listing import List
 from equilibria.cli.quickstart import Quickstart
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[List, tyro.conf.subcommand("list")]
             | Annotated[Train, tyro.conf.subcommand("train", default=train)]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-            | Annotated[AttackCommand, tyro.conf.subcommand("attack")]
+            | Annotated[Attack, tyro.conf.subcommand("attack")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")],
             args=arguments,
             prog="equilibria",

@@ -42,7 +42,7 @@ class Attacked:
 
 
 @dataclass(frozen=True)
-class AttackCommand:
+class Attack:
     """Search initial states that make a trained net end elsewhere, and show what they do to its answers.
 
     L-BFGS on the initial state, example by example, by backpropagation through the solve (the paper's stress test of
