@@ -68,16 +68,16 @@ def start_influence(
     require_whole("probes", probes, least=1, why="each is one backward pass")
     with torch.no_grad():
         injection = model.inject(x)
-        z0 = model.init(*injection) if z0 is None else z0
+        start: Tensor = model.init(*injection) if z0 is None else z0
         cell = computed_once(model.cell)
     with torch.enable_grad():
-        z0 = z0.detach().requires_grad_()
+        start = start.detach().requires_grad_()
         how = {"solver": solver or model.solver, "budget": budget or model.budget}
-        z = Backprop().solve(cell, z0, injection, **how, trace=False).z + 0 * z0  # f may not look at its state
+        z = Backprop().solve(cell, start, injection, **how, trace=False).z + 0 * start  # f may not look at its state
     total = z.new_zeros(len(x))
     for left in reversed(range(probes)):
         signs = (torch.randint(0, 2, z.shape, generator=rng) * 2 - 1).to(z)
-        (pulled,) = torch.autograd.grad(z, z0, signs, retain_graph=left > 0)
+        (pulled,) = torch.autograd.grad(z, start, signs, retain_graph=left > 0)
         total += pulled.flatten(1).square().sum(1)
     return (total / probes).sqrt()
 
