@@ -21,7 +21,7 @@ from equilibria.training import Run
 from equilibria.training.evaluate import SEED
 
 OTHERS = 10  # examples whose states the ordinary AA score starts from (paper, Algorithm 1)
-NUMBERS_AT_ONCE = 2**24  # in the states of all unrolled steps; backpropagation holds about ten times as many
+NUMBERS_AT_ONCE = 2**25  # in the states of all unrolled steps; backpropagation holds about ten times as many
 
 
 @dataclass(frozen=True)
