@@ -97,8 +97,9 @@ def attack(
     unrolled = Budget(min(through or budget.steps, budget.steps))
     cosine_after = _unrolled_cosine(model, injection, usual.z, placed, solver or model.solver, unrolled)
 
-    # All restarts are one batch, example after example: many rows cost little more than few.
+    # All restarts are one batch, one after the other: many rows cost little more than few.
     moved = torch.cat([guess if radius is None else guess - centre for guess in guesses]).flatten(1)
+    moved = moved.to(torch.promote_types(moved.dtype, torch.float32))  # small moves vanish in half precision
     found = minimise(cosine_after, moved, updates=updates).x  # (restarts * batch, n)
     worst = _Worst(usual, centre)
     everyone = torch.arange(len(moved), device=x.device)
@@ -155,10 +156,10 @@ def _placed(centre: Tensor, radius: float | None) -> Callable[[Tensor, Tensor], 
     """Turns what L-BFGS moves, (k, n), into starts, (k, *state); row r belongs to example r % batch."""
 
     def placed(moved: Tensor, rows: Tensor) -> Tensor:
-        if radius is None:
-            return moved.view(-1, *centre.shape[1:])
-        inside = moved / (1 + (moved / radius).square().sum(1, keepdim=True)).sqrt()
-        return take(centre, rows % len(centre)) + inside.view(-1, *centre.shape[1:])
+        if radius is not None:
+            moved = moved / (1 + (moved / radius).square().sum(1, keepdim=True)).sqrt()
+        start = moved.view(-1, *centre.shape[1:]).to(centre.dtype)
+        return start if radius is None else take(centre, rows % len(centre)) + start
 
     return placed
 
@@ -182,7 +183,8 @@ def _unrolled_cosine(
             solution = Backprop().solve(
                 cell, placed(moved, rows), take(injection, example), solver=solver, budget=budget, trace=False
             )
-            cosine = cosine_similarity(solution.z.flatten(1), target[example].flatten(1))  # (k,)
+            limit = solution.z.flatten(1).to(moved.dtype)
+            cosine = cosine_similarity(limit, target[example].flatten(1).to(moved.dtype))  # (k,)
             cosine = cosine + 0 * moved.sum(1)  # a map that does not look at its state has a gradient as well
             (grad,) = torch.autograd.grad(cosine.sum(), moved)
         return cosine.detach(), grad
