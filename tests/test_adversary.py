@@ -187,3 +187,10 @@ def test_scores_before_and_under_attack():
 def test_misuse(wrong, message):
     with pytest.raises(ValueError, match=message):
         attack(of(lambda z, u: 0.5 * z + u), torch.ones(2, 3), budget=Budget(3), rng=rng(), **wrong)
+
+
+def test_half_precision():
+    x = torch.tensor([[0.5, -0.25], [0.25, 0.5]], dtype=torch.bfloat16)
+    found = attack(of(both_basins, lambda u: u), x, budget=Budget(30), restarts=[x / 32], through=4, rng=rng())
+    assert found.start.dtype == torch.bfloat16
+    assert (found.cosine < 0.1).all()
