@@ -12,9 +12,9 @@ class Window:
 
     Holds that one state and one distance per step, so its memory does not depend on the budget.
     With D[k] the distance after k steps, a sample has period p when D[p], D[2p], ... all vanish while
-    the orbit in between does not. Comparing with one fixed state, and not with the state p steps ago,
-    is what tells a cycle from slow convergence and from a quasi-periodic orbit: those drift, so that D[jp]
-    grows with j.
+    the orbit in between does not, and D repeats itself. Comparing with one fixed state, and not with the
+    state p steps ago, is what tells a cycle from slow convergence and from a quasi-periodic orbit: those
+    drift, so that D[jp] grows with j.
     """
 
     def __init__(self, z: Tensor, eps: float) -> None:
@@ -51,5 +51,7 @@ class Window:
                 gaps = distance[p - 1 :: p]  # (returns, batch)
                 # Drift doubles the gap from the first return to the second; a cycle's gaps are noise of one size.
                 drifts = gaps.amax(0) > torch.maximum(self._eps**0.75 * size, 1.75 * gaps[0])
-                period = torch.where(returned[p - 1 :: p].all(0) & ~drifts & moves, p, period)
+                # A solver with a memory may come by the first state twice in one cycle, going on differently.
+                repeats = (distance[p:] - distance[:-p]).abs().amax(0) <= self._eps**0.25 * extent
+                period = torch.where(returned[p - 1 :: p].all(0) & ~drifts & moves & repeats, p, period)
         return torch.where(extent <= still, 1, period)

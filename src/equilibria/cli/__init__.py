@@ -1,4 +1,4 @@
-"""The command line: `equilibria quickstart | list | train | evaluate | measure | sweep`."""
+"""The command line: `equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep`."""
 
 import sys
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from equilibria.cli.attack import Attack
+from equilibria.cli.diagnose import Diagnose
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.listing import List
 from equilibria.cli.measure import Measure
@@ -30,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[Train, tyro.conf.subcommand("train", default=train)]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
             | Annotated[Measure, tyro.conf.subcommand("measure")]
+            | Annotated[Attack, tyro.conf.subcommand("attack")]
+            | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")],
             args=arguments,
             prog="equilibria",

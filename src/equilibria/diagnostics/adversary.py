@@ -1,0 +1,192 @@
+"""Adversarial starts: is there an initial state from which a net ends somewhere else?"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from equilibria.diagnostics.starts import derangements
+from equilibria.diagnostics.lbfgs import Function, minimise
+from equilibria.gradients import Backprop
+from equilibria.model import EquilibriumModel
+from equilibria.rows import take
+from equilibria.solution import Budget, Solution, Status, require_whole
+from equilibria.solve import Solver
+from equilibria.tasks import Batch, Task
+from equilibria.weights import computed_once
+
+
+class AttackedScores(NamedTuple):
+    """What a task says to the answers from both starts."""
+
+    usual: Tensor  # (batch,)
+    attacked: Tensor  # (batch,)
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The start of each example, of all that were tried, that leads farthest from where the usual start leads."""
+
+    start: Tensor  # (batch, *state)
+    limit: Tensor  # (batch, *state) where it leads within the whole budget
+    usual: Tensor  # (batch, *state) where the usual start leads
+    cosine: Tensor  # (batch,) between the two; NaN where the usual solve, or every attacked one, diverged
+    diverged: Tensor  # (batch,) how many of the starts tried led to infinity; these are left out of `cosine`
+    tried: int  # starts per example: each restart before and after it was optimised
+
+    @property
+    def alignment(self) -> float:
+        """The attacked AA score: the mean cosine of the examples that have one; see `diverged` for the others."""
+        return self.cosine.double().nanmean().item()
+
+    def scores(self, model: EquilibriumModel, task: Task, batch: Batch) -> AttackedScores:
+        """The score of each example's answer from its usual start, and from the attacked one."""
+        if len(batch.x) != len(self.cosine):
+            raise ValueError(
+                f"{len(self.cosine)} examples were attacked and the batch has {len(batch.x)}; give the batch whose "
+                "inputs were attacked"
+            )
+        with torch.no_grad():
+            usual, attacked = (model.readout(z).to(batch.y.device) for z in (self.usual, self.limit))
+        return AttackedScores(task.score(usual, batch), task.score(attacked, batch))
+
+
+def attack(
+    model: EquilibriumModel,
+    x: Tensor,
+    *,
+    budget: Budget | None = None,
+    solver: Solver | None = None,
+    restarts: int | Sequence[Tensor] = 3,
+    updates: int = 50,
+    radius: float | None = None,
+    through: int | None = None,
+    rng: torch.Generator,
+) -> Attack:
+    """Minimise the cosine between the usual limit and that of another start, by L-BFGS on the start (paper, App. C).
+
+    The gradient is that of the unrolled solve, example by example: none depends on the others, except that their
+    limits serve as first guesses.
+
+    Args:
+        restarts: how many first guesses, in turn another example's limit and standard normal noise; or the
+            guesses themselves, (batch, *state) each.
+        updates: of L-BFGS, at most, from each guess.
+        radius: search only starts within this Euclidean distance of the usual one, z0 + d / sqrt(1 + |d|^2 / radius^2)
+            for any d; left out: anywhere.
+        through: unroll only the first so many steps, and minimise the cosine after those, which takes less memory
+            and time. Whatever it is, a start is judged by where it leads within the whole budget.
+    """
+    budget = budget or model.budget
+    require_whole("updates", updates, least=0, why="0 only tries the first guesses")
+    if radius is not None and not 0 < radius < math.inf:
+        raise ValueError(f"radius must be > 0 and finite, got {radius!r}; leave it out to search anywhere")
+    if through is not None:
+        require_whole("through", through, least=1, why="leave it out to unroll the whole budget")
+    usual = model.equilibrium(x, solver=solver, budget=budget, trace=False)
+    guesses = _guesses(usual, restarts, rng) if isinstance(restarts, int) else list(restarts)
+    _check(guesses, usual.z)
+    with torch.no_grad():
+        injection = model.inject(x)
+        centre = model.init(*injection)
+    placed = _placed(centre, radius)
+    unrolled = Budget(min(through or budget.steps, budget.steps))
+    cosine_after = _unrolled_cosine(model, injection, usual.z, placed, solver or model.solver, unrolled)
+
+    # All restarts are one batch, one after the other: many rows cost little more than few.
+    moved = torch.cat([guess if radius is None else guess - centre for guess in guesses]).flatten(1)
+    moved = moved.to(torch.promote_types(moved.dtype, torch.float32))  # small moves vanish in half precision
+    found = minimise(cosine_after, moved, updates=updates).x  # (restarts * batch, n)
+    worst = _Worst(usual, centre)
+    everyone = torch.arange(len(moved), device=x.device)
+    for starts in (placed(moved, everyone), placed(found, everyone)):
+        for start in starts.split(len(x)):
+            worst.see(start, model.equilibrium(x, start, solver=solver, budget=budget, trace=False))
+    return Attack(worst.start, worst.limit, usual.z, worst.cosine, worst.diverged, 2 * len(guesses))
+
+
+class _Worst:
+    """Keeps the start with the lowest cosine, example by example."""
+
+    def __init__(self, usual: Solution, start: Tensor) -> None:
+        self._usual = usual.z.flatten(1)
+        self._lost = usual.status == Status.DIVERGED
+        self.start, self.limit = start.clone(), usual.z.clone()
+        self.cosine = torch.full_like(usual.residual, torch.nan)
+        self.diverged = torch.zeros_like(usual.status)
+
+    def see(self, start: Tensor, solution: Solution) -> None:
+        cosine = cosine_similarity(self._usual, solution.z.flatten(1)).clamp(-1, 1).to(self.cosine.dtype)
+        lost = solution.status == Status.DIVERGED
+        self.diverged += lost
+        worse = ~(lost | self._lost) & ~(cosine >= self.cosine)  # anything is worse than NaN
+        self.start[worse], self.limit[worse], self.cosine[worse] = start[worse], solution.z[worse], cosine[worse]
+
+
+def _guesses(usual: Solution, count: int, rng: torch.Generator) -> list[Tensor]:
+    require_whole("restarts", count, least=1, why="each begins from another state")
+    n, others = len(usual.z), iter(())
+    if n > 1:
+        others = iter(derangements(n, min(n - 1, (count + 1) // 2), rng))
+    guesses = []
+    for number in range(count):
+        partner = next(others, None) if number % 2 == 0 else None
+        if partner is None:
+            guesses.append(torch.randn(usual.z.shape, generator=rng, dtype=usual.z.dtype).to(usual.z.device))
+        else:
+            guesses.append(usual.z[partner.to(usual.z.device)].nan_to_num(0, 0, 0))  # it may have diverged
+    return guesses
+
+
+def _check(guesses: list[Tensor], state: Tensor) -> None:
+    if not guesses:
+        raise ValueError("there is no first guess to begin an attack from; give at least one, or their number")
+    for guess in guesses:
+        if guess.shape != state.shape:
+            raise ValueError(
+                f"a first guess is {tuple(guess.shape)} and the state {tuple(state.shape)}; let them agree"
+            )
+
+
+def _placed(centre: Tensor, radius: float | None) -> Callable[[Tensor, Tensor], Tensor]:
+    """Turns what L-BFGS moves, (k, n), into starts, (k, *state); row r belongs to example r % batch."""
+
+    def placed(moved: Tensor, rows: Tensor) -> Tensor:
+        if radius is not None:
+            moved = moved / (1 + (moved / radius).square().sum(1, keepdim=True)).sqrt()
+        start = moved.view(-1, *centre.shape[1:]).to(centre.dtype)
+        return start if radius is None else take(centre, rows % len(centre)) + start
+
+    return placed
+
+
+def _unrolled_cosine(
+    model: EquilibriumModel,
+    injection: tuple,
+    target: Tensor,
+    placed: Callable[[Tensor, Tensor], Tensor],
+    solver: Solver,
+    budget: Budget,
+) -> Function:
+    """The cosine to `target` after the budget's steps, and its gradient by backpropagation through them."""
+    with torch.no_grad():
+        cell = computed_once(model.cell)
+
+    def function(moved: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        example = rows % len(target)
+        with torch.enable_grad():
+            moved = moved.detach().requires_grad_()
+            solution = Backprop().solve(
+                cell, placed(moved, rows), take(injection, example), solver=solver, budget=budget, trace=False
+            )
+            limit = solution.z.flatten(1).to(moved.dtype)
+            cosine = cosine_similarity(limit, target[example].flatten(1).to(moved.dtype))  # (k,)
+            cosine = cosine + 0 * moved.sum(1)  # a map that does not look at its state has a gradient as well
+            (grad,) = torch.autograd.grad(cosine.sum(), moved)
+        return cosine.detach(), grad
+
+    return function

@@ -1,0 +1,152 @@
+"""How a solve behaves in the long run: does each example settle, cycle, wander, drift or explode?"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from equilibria.model import EquilibriumModel
+from equilibria.solution import Budget, Solution, Status, Step
+from equilibria.solve import Solver
+
+SHORTEST = 16  # steps below which a tail says nothing
+SLOWER, FASTER = -0.01, 0.1  # change of the logarithm of the step length that is no steady pace any more
+CHANCE = 3.0  # standard errors within which a change is none
+LINE, CIRCLE = 2.0, 1.0  # how much farther a steady walk gets in twice the time, straight on or in circles
+
+
+class Regime(IntEnum):
+    """What an example does in the long run."""
+
+    NOT_SETTLED = 0  # the budget is too short to say
+    FIXED_POINT = 1
+    CYCLE = 2  # of `Convergence.period`
+    QUASI_PERIODIC = 3  # bounded, and never quite repeats itself; chaos looks the same
+    DRIFT = 4  # moves on and on at a steady pace
+    DIVERGENCE = 5  # moves on ever faster, or is infinite already
+    COLLAPSE = 6  # a fixed point, and the same for every input
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """The long run of each example."""
+
+    regime: Tensor  # (batch,) values of Regime
+    period: Tensor  # (batch,) 1 for a fixed point, the length of a cycle, else 0
+    residuals: Tensor  # (steps, batch) relative, NaN once an example has stopped
+    solution: Solution
+
+    def count(self, regime: Regime) -> int:
+        """How many examples do this."""
+        return int((self.regime == regime).sum())
+
+
+def convergence(
+    model: EquilibriumModel,
+    x: Tensor,
+    z0: Tensor | None = None,
+    *,
+    solver: Solver | None = None,
+    budget: Budget | None = None,
+    tol: float = 1e-4,
+) -> Convergence:
+    """Which regime each example is in at the end of its budget.
+
+    A residual of at most `tol` (or the budget's tolerance) is a fixed point, a state that recurs a cycle. For the
+    others the second half of the solve decides. If its steps still become shorter, it is not settled. If not, it is
+    compared how far from the state at half time it gets in that half and in the half of it: as far, it is
+    quasi-periodic; twice as far, it drifts; and if its steps become longer meanwhile, it diverges.
+
+    Collapse is the only regime that is about the batch: all its fixed points are the same within 10 `tol`.
+    """
+    if not tol > 0:
+        raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
+    budget = budget or model.budget
+    tail = _Tail(len(x), budget.steps)
+    solution = model.equilibrium(x, z0, solver=solver, budget=budget, callback=tail)
+    regime = tail.regime() if budget.steps >= SHORTEST else torch.full_like(solution.status, Regime.NOT_SETTLED)
+    still = (solution.residual <= max(tol, budget.tol)) | (solution.period == 1) | solution.converged
+    cycles = (solution.period > 1) & ~still
+    regime = torch.where(still, Regime.FIXED_POINT, regime)
+    regime = torch.where(cycles, Regime.CYCLE, regime)
+    regime = torch.where(solution.status == Status.DIVERGED, Regime.DIVERGENCE, regime)
+    settled = regime == Regime.FIXED_POINT
+    if _collapsed(x[settled], solution.z[settled].flatten(1), 10 * tol):
+        regime = torch.where(settled, Regime.COLLAPSE, regime)
+    period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))
+    return Convergence(regime, period, solution.residuals, solution)
+
+
+class LimitDistance(NamedTuple):
+    """How far apart two solvers end."""
+
+    relative: Tensor  # (batch,) |a - b| / max(|a|, |b|); NaN where one of them diverged
+    cosine: Tensor  # (batch,)
+    one: Solution
+    other: Solution
+
+
+def limit_distance(
+    model: EquilibriumModel, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
+) -> LimitDistance:
+    """Whether two solvers find the same limits from the usual start: those of a path-independent net should."""
+    one, other = (model.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
+    a, b = one.z.flatten(1), other.z.flatten(1)
+    size = torch.maximum(a.norm(dim=1), b.norm(dim=1))
+    lost = (one.status == Status.DIVERGED) | (other.status == Status.DIVERGED)
+    relative = (a - b).norm(dim=1) / torch.where(size > 0, size, 1)
+    cosine = torch.cosine_similarity(a, b).clamp(-1, 1)
+    return LimitDistance(relative.masked_fill(lost, torch.nan), cosine.masked_fill(lost, torch.nan), one, other)
+
+
+class _Tail:
+    """Watches the second half of a solve: how long its steps are, and how far it gets from the state at half time."""
+
+    def __init__(self, batch: int, steps: int) -> None:
+        self._begin, self._batch = steps - steps // 2, batch
+        self._lengths = torch.ones(steps // 2, batch)
+        self._distances = torch.ones(steps // 2, batch)
+
+    def __call__(self, step: Step) -> None:
+        if step.number < self._begin:
+            return
+        z, rows, at = step.z.flatten(1), step.rows, step.number - self._begin - 1
+        if at < 0:
+            self._first = z.new_zeros(self._batch, z.shape[1]).index_copy_(0, rows, z)
+            self._previous = self._first.clone()
+            self._lengths, self._distances = self._lengths.to(z), self._distances.to(z)
+            return
+        self._lengths[at, rows] = (z - self._previous[rows]).norm(dim=1)
+        self._distances[at, rows] = (z - self._first[rows]).norm(dim=1)
+        self._previous[rows] = z
+
+    def regime(self) -> Tensor:
+        """(batch,): what those do that neither stand still nor recur."""
+        half = len(self._distances) // 2
+        reach = self._distances.amax(0) / self._distances[:half].amax(0)  # (batch,)
+        change = _trend(self._lengths.clamp(min=torch.finfo(self._lengths.dtype).tiny).log())
+        found = torch.full_like(reach, Regime.QUASI_PERIODIC, dtype=torch.long)
+        found[reach > (CIRCLE + LINE) / 2] = Regime.DRIFT
+        found[(reach > (CIRCLE + LINE) / 2) & (change > FASTER)] = Regime.DIVERGENCE
+        found[(change < SLOWER) | ~change.isfinite()] = Regime.NOT_SETTLED
+        return found
+
+
+def _trend(series: Tensor) -> Tensor:
+    """By how much each column of (time, batch) rises along its regression line; 0 where chance would explain it."""
+    time = torch.linspace(-0.5, 0.5, len(series), dtype=series.dtype, device=series.device)[:, None]
+    spread = time.square().sum()
+    rise = (time * series).sum(0) / spread  # (batch,)
+    rest = series - series.mean(0) - rise * time
+    error = (rest.square().sum(0) / (len(series) - 2) / spread).sqrt()
+    return torch.where(rise.abs() < CHANCE * error, 0, rise)
+
+
+def _collapsed(x: Tensor, limits: Tensor, tol: float) -> bool:
+    """Whether limits of different inputs, (k, n), are the same."""
+    if len(x) < 2 or bool((x == x[:1]).all()):
+        return False
+    mean = limits.mean(0)
+    return bool(((limits - mean).norm(dim=1) <= tol * mean.norm()).all())
