@@ -24,3 +24,9 @@ def beside(one: Tensor, other: Tensor) -> Tensor:
     if is_channels_last(one):
         return torch.cat((one.movedim(1, -1), other.movedim(1, -1)), -1).movedim(-1, 1)
     return torch.cat((one, other), 1)
+
+
+def noise_like(state: Tensor, rng: torch.Generator) -> Tensor:
+    """Standard normal noise, laid out in memory as the state is."""
+    noise = torch.randn(state.shape, generator=rng, dtype=state.dtype)
+    return torch.empty_like(state).copy_(noise)

@@ -142,11 +142,13 @@ class Solving:
             return range(self.done + 1, until + 1)
         return sorted(step for step in {1, 2, until} if self.done < step <= until)
 
-    def stop(self, which: Tensor, status: int) -> None:
-        """Let these samples, (batch,) bool, leave where they are, with this status."""
+    def stop(self, which: Tensor, status: int | None = None) -> None:
+        """Let these samples, (batch,) bool, leave where they are, with this status or what they have earned."""
         active = self.active
         done = (active.running & which[active.rows]).nonzero()[:, 0]
-        active.retire(done, z=active.z[done], status=status, period=0, steps=self.done)
+        earned, period = _verdict(active, self._budget)
+        status_then = earned[done] if status is None else status
+        active.retire(done, z=active.z[done], status=status_then, period=period[done], steps=self.done)
         active.compact()
 
     def solution(self) -> Solution:

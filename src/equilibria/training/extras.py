@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.gradients import Gradient
+from equilibria.layout import noise_like
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solution import Budget, require_share, require_whole
 from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
-from equilibria.training.starts import noise_like, require_scale
+from equilibria.training.starts import require_scale
 from equilibria.weights import computed_once
 
 

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from equilibria.layout import noise_like
 from equilibria.model import EquilibriumModel, encoded, zeros
 from equilibria.solution import require_share
-
-
-def noise_like(state: Tensor, rng: torch.Generator) -> Tensor:
-    """Standard normal noise, laid out in memory as the state is."""
-    noise = torch.randn(state.shape, generator=rng, dtype=state.dtype)
-    return torch.empty_like(state).copy_(noise)
 
 
 class Start(ABC):
