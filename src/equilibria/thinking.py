@@ -63,13 +63,13 @@ class Unchanged:
     def same(self, a: Tensor, b: Tensor) -> Tensor:
         """Which of two batches of predictions give the same answer: (batch,) bool."""
         if self.within is not None:
-            return ((a - b).abs() <= self.within).flatten(1).all(1)
+            return ((a - b).abs() <= self.within).reshape(len(a), -1).all(1)
         if a.ndim < 2 or a.shape[1] < 2:
             raise ValueError(
                 f"a prediction of shape {tuple(a.shape)} has no classes to compare in dimension 1; "
                 f"give the distance at which answers are the same, such as Unchanged({self.steps}, within=1e-3)"
             )
-        return (a.argmax(1) == b.argmax(1)).flatten(1).all(1)
+        return (a.argmax(1) == b.argmax(1)).reshape(len(a), -1).all(1)
 
 
 class Thought(NamedTuple):

@@ -70,7 +70,7 @@ class Indecision(Doubt):
     ) -> Tensor:
         _require_classes(output.prediction)
         top = output.prediction.softmax(1).topk(2, dim=1).values  # (batch, 2, ...)
-        return 1 - (top[:, 0] - top[:, 1]).flatten(1).amin(1)
+        return 1 - (top[:, 0] - top[:, 1]).reshape(len(x), -1).amin(1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Misalignment(Doubt):
     """1 - the AA score: does the solve end elsewhere when it begins at other examples' states?
 
     The others are those of the batch, so it needs more than `others` examples; calibrate on batches like those
-    that will come. A start from which the solve diverges is as far off as can be: infinite.
+    that will come. Starts from which the solve diverges are left out, as by `alignment_score`.
     """
 
     others: int = 10
@@ -88,8 +88,7 @@ class Misalignment(Doubt):
         self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
     ) -> Tensor:
         rng = torch.Generator().manual_seed(self.seed)
-        alignment = alignment_score(model, x, others=self.others, solver=solver, budget=budget, rng=rng)
-        return (1 - alignment.score).masked_fill(alignment.diverged > 0, math.inf)
+        return 1 - alignment_score(model, x, others=self.others, solver=solver, budget=budget, rng=rng).score
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,10 @@ class Disagreement(Doubt):
 
     def _apart(self, other: Tensor, answer: Tensor) -> Tensor:
         if self.regression:
-            size = answer.flatten(1).norm(dim=1) + torch.finfo(answer.dtype).tiny
-            return (other - answer).flatten(1).norm(dim=1) / size
+            other, answer = other.reshape(len(other), -1), answer.reshape(len(answer), -1)
+            return (other - answer).norm(dim=1) / (answer.norm(dim=1) + torch.finfo(answer.dtype).tiny)
         _require_classes(answer)
-        return (other.argmax(1) != answer.argmax(1)).double().flatten(1).mean(1)
+        return (other.argmax(1) != answer.argmax(1)).reshape(len(answer), -1).double().mean(1)
 
 
 DOUBTS: dict[str, type[Doubt]] = {

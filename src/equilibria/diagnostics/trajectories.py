@@ -85,9 +85,9 @@ def trajectories(
 
 def principal_plane(states: Tensor) -> Plane:
     """The plane in which states (batch, count, *state) spread most, through their mean; only finite ones count."""
-    flat = states.flatten(2).to(torch.promote_types(states.dtype, torch.float32))  # (batch, count, n)
+    flat = states.flatten(2).double()  # (batch, count, n); in float64, because what diverges is long finite
     _require_room(flat)
-    finite = flat.isfinite().all(2, keepdim=True)  # (batch, count, 1)
+    finite = flat.norm(dim=2, keepdim=True).isfinite()  # (batch, count, 1)
     mean = torch.where(finite, flat, 0).sum(1) / finite.sum(1).clamp(min=1)  # (batch, n)
     spread = torch.where(finite, flat - mean[:, None], 0)
     # Two rows of zeros, so that there are two directions even if there is but one state.
