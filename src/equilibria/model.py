@@ -2,7 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -178,7 +178,7 @@ class EquilibriumModel(nn.Module):
         deadline: float | None = None,
         others: int = 0,
         rng: torch.Generator | None = None,
-    ) -> Iterator[Thought]:
+    ) -> Generator[Thought, None, None]:
         """Yield the answers so far every few steps, while samples stop one by one; see `equilibria.thinking.think`.
 
         With `others`, so many solves from standard normal noise, drawn from `rng`, run beside it, and

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -105,7 +105,7 @@ def think(
     until: Unchanged | None = None,
     deadline: float | None = None,
     beside: Tensor | None = None,
-) -> Iterator[Thought]:
+) -> Generator[Thought, None, None]:
     """Solve, and yield a Thought every few steps, until every sample has stopped.
 
     The states are those of one `solve` with the same budget: looking changes nothing. Samples that have
@@ -147,7 +147,7 @@ def _thoughts(
     every: int,
     until: Unchanged | None,
     end: float,
-) -> Iterator[Thought]:
+) -> Generator[Thought, None, None]:
     active = solving.active
     thinking = torch.ones_like(active.running)  # (batch,) at the last look
     prediction = streak = None

@@ -49,7 +49,7 @@ class BasinMap(NamedTuple):
     @property
     def share(self) -> Tensor:
         """(count,) the share of starts that lead to each limit."""
-        return (self.label.flatten() == torch.arange(len(self.limits))[:, None]).double().mean(1)
+        return (self.label.flatten() == torch.arange(len(self.limits), device=self.label.device)[:, None]).double().mean(1)
 
 
 def trajectories(
