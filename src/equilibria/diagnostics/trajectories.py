@@ -49,7 +49,8 @@ class BasinMap(NamedTuple):
     @property
     def share(self) -> Tensor:
         """(count,) the share of starts that lead to each limit."""
-        return (self.label.flatten() == torch.arange(len(self.limits), device=self.label.device)[:, None]).double().mean(1)
+        reached = self.label[self.label != NOWHERE]
+        return reached.bincount(minlength=len(self.limits)) / self.label.numel()
 
 
 def trajectories(
