@@ -17,6 +17,7 @@ CORE = [
     "solvers",
     "gradients",
     "weights",
+    "thinking",
     "model",
 ]
 APART = ["tasks"]  # know nothing of the core, nor the core of them

@@ -2,10 +2,11 @@
 
 from equilibria.folders import load, save
 from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Phantom
-from equilibria.model import EquilibriumModel, Output
+from equilibria.model import Answer, EquilibriumModel, Output
 from equilibria.solution import Budget, Keep, Solution, Status, Step
 from equilibria.solve import Solver, solve
 from equilibria.solvers import SOLVERS, Anderson, Broyden, Picard
+from equilibria.thinking import Thought, Unchanged, Why
 
 __version__ = "0.1.0"
 
@@ -13,6 +14,7 @@ __all__ = [
     "GRADIENTS",
     "SOLVERS",
     "Anderson",
+    "Answer",
     "Backprop",
     "Broyden",
     "Budget",
@@ -27,6 +29,9 @@ __all__ = [
     "Solver",
     "Status",
     "Step",
+    "Thought",
+    "Unchanged",
+    "Why",
     "load",
     "save",
     "solve",

@@ -164,6 +164,11 @@ class ActiveSet:
         z[self.rows[self.running]] = self.state(self.z)[self.running]
         return z
 
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Status, -1 while running, and steps, 0 while running, of every sample: (batch,) each."""
+        answer = self._answer or self._blank()
+        return answer.status.clone(), answer.steps.clone()
+
     def finish(self, status: Tensor, period: Tensor, *, steps: int, kept: dict[int, Any]) -> Solution:
         """The answers of all, `status` and `period` (rows,) being those of the rows still running."""
         if self._answer is None:
@@ -183,9 +188,9 @@ class ActiveSet:
         return residuals.masked_fill_(after, math.nan)
 
     def _blank(self) -> Solution:
-        whole = torch.zeros_like(self.rows)
+        whole, running = torch.zeros_like(self.rows), torch.full_like(self.rows, -1)
         z = torch.empty_like(self.state(self.z), memory_format=torch.preserve_format)
-        return Solution(z, self._trace, torch.empty_like(self.residual), whole, whole.clone(), whole.clone())
+        return Solution(z, self._trace, torch.empty_like(self.residual), running, whole, whole.clone())
 
 
 def relative_residual(z: Tensor, fz: Tensor) -> Tensor:

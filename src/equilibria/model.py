@@ -1,7 +1,8 @@
 """A network whose answer is read from the state that its cell settles on."""
 
 import importlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.gradients import Backprop, Gradient
-from equilibria.solution import Budget, Keep, Solution, Step
+from equilibria.layout import noise_like, rows
+from equilibria.solution import Budget, Keep, Solution, Status, Step
 from equilibria.solve import Solver, check_solver_and_budget, solve
 from equilibria.solvers import Picard
+from equilibria.thinking import Thought, Unchanged, think
 from equilibria.weights import computed_once
 
 
@@ -20,6 +23,14 @@ class Output(NamedTuple):
 
     prediction: Tensor
     solution: Solution
+
+
+class Answer(NamedTuple):
+    """A prediction and how far to trust it."""
+
+    prediction: Tensor
+    doubt: Tensor  # (batch,) float64; infinite where a solve diverged
+    abstained: Tensor  # (batch,) bool: the model would rather not say
 
 
 def zeros(u: Tensor, *_: Any) -> Tensor:
@@ -128,6 +139,70 @@ class EquilibriumModel(nn.Module):
             trace=trace,
         )
         return Output(self.readout(solution.z), solution)
+
+    def predict(
+        self,
+        x: Tensor,
+        *,
+        abstain_above: float = math.inf,
+        doubt: Callable[..., Tensor] | None = None,
+        solver: Solver | None = None,
+        budget: Budget | None = None,
+    ) -> Answer:
+        """Predict without gradients, and abstain where the doubt is above a threshold.
+
+        Args:
+            abstain_above: the most doubt at which to answer; `equilibria.diagnostics.selective` finds one that
+                keeps a promise about errors.
+            doubt: a `equilibria.diagnostics.Doubt`, such as `Misalignment()`. Left out, the relative residual
+                of the solve: it costs nothing, and depends neither on chance nor on other samples.
+        """
+        solution = self.equilibrium(x, solver=solver, budget=budget, trace=False)
+        with torch.no_grad():
+            output = Output(self.readout(solution.z), solution)
+        if doubt is None:
+            found = solution.residual.double().masked_fill(solution.status == Status.DIVERGED, math.inf)
+        else:
+            found = doubt(self, x, output, solver=solver, budget=budget)
+        return Answer(output.prediction, found, ~(found <= abstain_above))
+
+    def think(
+        self,
+        x: Tensor,
+        z0: Tensor | None = None,
+        *,
+        solver: Solver | None = None,
+        budget: Budget | None = None,
+        every: int = 8,
+        until: Unchanged | None = None,
+        deadline: float | None = None,
+        others: int = 0,
+        rng: torch.Generator | None = None,
+    ) -> Generator[Thought, None, None]:
+        """Yield the answers so far every few steps, while samples stop one by one; see `equilibria.thinking.think`.
+
+        With `others`, so many solves from standard normal noise, drawn from `rng`, run beside it, and
+        `Thought.alignment` says how well they agree.
+        """
+        with torch.no_grad():
+            injection = self.inject(x)
+            start = self.init(*injection) if z0 is None else z0
+            if others and rng is None:
+                raise ValueError("others start from noise; give the generator to draw it from, such as rng=Generator()")
+            again = torch.arange(len(start), device=start.device).repeat(others)
+            beside = noise_like(rows(start, again), rng) if others and rng else None
+            return think(
+                computed_once(self.cell),
+                self.readout,
+                start,
+                injection,
+                solver=solver or self.solver,
+                budget=budget or self.budget,
+                every=every,
+                until=until,
+                deadline=deadline,
+                beside=beside,
+            )
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> str | None:
         """Write a Hugging Face folder: weights, configuration, model card. Options are those of huggingface_hub."""

@@ -66,52 +66,99 @@ def solve(
             the last residual is measured and cycles are not looked for.
         compact: let rows that are done leave the batch; no for an `f` that needs the whole batch.
     """
-    injection = injection if isinstance(injection, tuple) else (injection,)
-    previous = z0 if isinstance(z0, Solution) else None
-    z0 = z0.z if isinstance(z0, Solution) else z0
-    check_solver_and_budget(solver, budget)
-    _check(f, z0, injection)
-    kept = _Kept(keep, budget.steps)
-    stops = budget.may_stop_early
-    measures = trace or stops or callback is not None
-    windows = _windows(budget) if measures else ()
+    solving = Solving(
+        f, z0, injection, solver=solver, budget=budget, keep=keep, callback=callback, trace=trace, compact=compact
+    )
+    solving.run(budget.steps)
+    return solving.solution()
 
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not stops):
-        active = ActiveSet(z0, injection, compact=compact, trace_steps=budget.steps if trace else 0)
-        active.memory = _resume(active, previous, solver, budget) if previous else solver.start(active.z)
-        propose = solver.propose
+
+class Solving:
+    """A solve that can be looked at, and samples of it stopped, between any two steps. Arguments as of `solve`."""
+
+    def __init__(
+        self,
+        f: Callable[..., Tensor],
+        z0: Tensor | Solution,
+        injection: Any = (),
+        *,
+        solver: Solver,
+        budget: Budget,
+        keep: Keep | Iterable[int] | None = None,
+        callback: Callable[[Step], None] | None = None,
+        trace: bool = True,
+        compact: bool = True,
+    ) -> None:
+        injection = injection if isinstance(injection, tuple) else (injection,)
+        self._previous = z0 if isinstance(z0, Solution) else None
+        z0 = z0.z if isinstance(z0, Solution) else z0
+        check_solver_and_budget(solver, budget)
+        _check(f, z0, injection)
+        self.done = 0  # steps
+        self._f, self._solver, self._budget, self._callback, self._trace = f, solver, budget, callback, trace
+        self._kept = _Kept(keep, budget.steps)
+        self._measures = trace or budget.may_stop_early or callback is not None
+        self._propose = solver.propose
         if torch.is_autocast_enabled(z0.device.type):  # the cell may run in half precision, the solver may not
-            propose = torch.autocast(z0.device.type, enabled=False)(propose)
-        kept.see(0, active)
-        done = 0
-        for step in _steps_to_look_at(budget, everywhere=measures or bool(kept.at)):
-            active.advance(f, propose, steps=step - 1 - done)
-            done = step
-            if not len(active):
-                break
-            if step in windows:
-                active.window = Window(active.z, torch.finfo(active.z.dtype).eps)
-            active.evaluate(f, check=step <= 2)
-            if measures or step == budget.steps:
-                active.measure()
-            if callback is not None:
-                callback(active.seen(step))
-            if stops:
-                _retire_settled(active, budget, step)
-            active.z, active.memory = propose(active.z, active.fz, active.memory)
-            if active.window is not None:
-                active.window.see(active.z)
-                if budget.halt_on_cycle and (budget.steps - step) % WINDOW == 0:
-                    _retire_cycling(active, budget, step)
-            kept.see(step, active)
-        solution = active.finish(*_verdict(active, budget), steps=budget.steps, kept=kept.all(active))
-        solution = replace(solution, carry=Carry(solver, budget, active.rows, active.memory))
-        return _joined(previous, solution, trace=trace) if previous else solution
+            self._propose = torch.autocast(z0.device.type, enabled=False)(solver.propose)
+        with self._recording():
+            self.active = active = ActiveSet(z0, injection, compact=compact, trace_steps=budget.steps if trace else 0)
+            start = _resume(active, self._previous, solver, budget) if self._previous else solver.start(active.z)
+            active.memory = start
+            self._kept.see(0, active)
 
+    def _recording(self) -> torch.set_grad_enabled:
+        return torch.set_grad_enabled(torch.is_grad_enabled() and not self._budget.may_stop_early)
 
-def _steps_to_look_at(budget: Budget, *, everywhere: bool) -> Iterable[int]:
-    """All of them; or the first two, where a cell's mistakes show, and the last, where the residual is measured."""
-    return range(1, budget.steps + 1) if everywhere else sorted({1, min(2, budget.steps), budget.steps})
+    def run(self, until: int) -> None:
+        """Go on until so many steps are done, or nothing is left to do."""
+        active, f, budget, propose = self.active, self._f, self._budget, self._propose
+        windows = _windows(budget) if self._measures else ()
+        with self._recording():
+            for step in self._steps_to_look_at(until):
+                if not len(active):
+                    break
+                active.advance(f, propose, steps=step - 1 - self.done)
+                self.done = step
+                if step in windows:
+                    active.window = Window(active.z, torch.finfo(active.z.dtype).eps)
+                active.evaluate(f, check=step <= 2)
+                if self._measures or step == budget.steps:
+                    active.measure()
+                if self._callback is not None:
+                    self._callback(active.seen(step))
+                if budget.may_stop_early:
+                    _retire_settled(active, budget, step)
+                active.z, active.memory = propose(active.z, active.fz, active.memory)
+                if active.window is not None:
+                    active.window.see(active.z)
+                    if budget.halt_on_cycle and (budget.steps - step) % WINDOW == 0:
+                        _retire_cycling(active, budget, step)
+                self._kept.see(step, active)
+
+    def _steps_to_look_at(self, until: int) -> Iterable[int]:
+        """All of them; or the first two, where a cell's mistakes show, and the last, which may be measured."""
+        if self._measures or self._kept.at:
+            return range(self.done + 1, until + 1)
+        return sorted(step for step in {1, 2, until} if self.done < step <= until)
+
+    def stop(self, which: Tensor, status: int | None = None) -> None:
+        """Let these samples, (batch,) bool, leave where they are, with this status or what they have earned."""
+        active = self.active
+        done = (active.running & which[active.rows]).nonzero()[:, 0]
+        earned, period = _verdict(active, self._budget)
+        status_then = earned[done] if status is None else status
+        active.retire(done, z=active.z[done], status=status_then, period=period[done], steps=self.done)
+        active.compact()
+
+    def solution(self) -> Solution:
+        """What has been found, as at the end of the budget."""
+        active, budget, previous = self.active, self._budget, self._previous
+        with self._recording():
+            kept = self._kept.all(active)
+            solution = active.finish(*_verdict(active, budget), steps=self.done, kept=kept)
+            solution = replace(solution, carry=Carry(self._solver, budget, active.rows, active.memory))
+            return _joined(previous, solution, trace=self._trace) if previous else solution
 
 
 def _windows(budget: Budget) -> range:

@@ -1,0 +1,175 @@
+"""Answering selectively: how errors fall as the doubtful answers are withheld, and where to draw the line.
+
+Everything takes `doubt`, (n,), by which answers are ranked, such as a `Doubt` gives, and `wrong`, (n,). An answer is
+accepted when its doubt is at most a threshold, which is what `model.predict(x, abstain_above=threshold)` does.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from equilibria.solution import require_whole
+
+HIGHEST = torch.finfo(torch.float64).max  # accepts everything but infinite doubt
+
+
+class RiskCoverage(NamedTuple):
+    """The error among the k least doubtful of n answers, for k = 1..n."""
+
+    coverage: Tensor  # (n,) k / n
+    risk: Tensor  # (n,) the expected share of wrong ones, equal doubts being taken in random order
+    doubt: Tensor  # (n,) of the k-th answer
+
+
+class Estimate(NamedTuple):
+    """A number and its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Threshold(NamedTuple):
+    """The most doubt at which to answer, and what that does on the calibration set."""
+
+    doubt: float  # -inf: nothing can be accepted
+    coverage: float  # the share of answers that are accepted
+    risk: float  # the share of wrong ones among these; NaN if there are none
+
+
+def risk_coverage(doubt: Tensor, wrong: Tensor) -> RiskCoverage:
+    """How the error grows as more and more doubtful answers are accepted; `wrong` may be any loss."""
+    doubt, wrong = _checked(doubt, wrong)
+    values, place, count = doubt.unique(return_inverse=True, return_counts=True)  # sorted
+    loss = torch.zeros_like(values).index_add_(0, place, wrong) / count  # of each group of equal doubts
+    k = torch.arange(1, len(doubt) + 1, dtype=torch.float64)
+    return RiskCoverage(k / len(doubt), loss.repeat_interleave(count).cumsum(0) / k, values.repeat_interleave(count))
+
+
+def aurc(doubt: Tensor, wrong: Tensor) -> float:
+    """The area under the risk-coverage curve: the mean risk over all coverages. Lower is better."""
+    return risk_coverage(doubt, wrong).risk.mean().item()
+
+
+def auroc(
+    doubt: Tensor, wrong: Tensor, *, resamples: int = 1000, confidence: float = 0.95, rng: torch.Generator
+) -> Estimate:
+    """The probability that a wrong answer is doubted more than a right one, equal doubts counting half.
+
+    The interval is a percentile bootstrap that redraws the wrong and the right answers among themselves. It has
+    no width when they are separated without exception, however few they are. NaN if all are right, or all wrong.
+    """
+    doubt, wrong = _checked(doubt, wrong)
+    _require_yes_or_no(wrong)
+    values, place = doubt.unique(return_inverse=True)
+    if wrong.min() == wrong.max():
+        return Estimate(math.nan, math.nan, math.nan)
+    bad, good = (place[wrong == side].bincount(minlength=len(values)).double() for side in (1, 0))
+    redrawn = [_redraw(counts, resamples, rng) for counts in (bad, good)]
+    tail = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
+    low, high = _auroc(*redrawn).quantile(tail).tolist()
+    return Estimate(_auroc(bad, good).item(), low, high)
+
+
+def threshold_for_overall_error(doubt: Tensor, wrong: Tensor, *, rate: float) -> Threshold:
+    """A threshold at which a new answer is accepted *and* wrong with probability at most `rate`.
+
+    Conformal risk control (Angelopoulos et al., 2022): the largest threshold at which
+    (number accepted and wrong + 1) / (n + 1) <= rate. The promise holds for every n, on average over
+    calibration sets and the new example, which must be exchangeable with them. It is about all questions,
+    answered or not, and says nothing about the share of errors among the answers that are accepted.
+    """
+    doubt, wrong = _checked(doubt, wrong)
+    _require_yes_or_no(wrong)
+    _require_rate("rate", rate)
+    allowed = math.floor(rate * (len(doubt) + 1) * (1 + 1e-12)) - 1  # 0.29 * 100 is below 29
+    bad = doubt[wrong == 1].sort().values
+    if allowed < 0:
+        return _threshold(-math.inf, doubt, wrong)
+    return _threshold(_below(bad[allowed].item()) if allowed < len(bad) else HIGHEST, doubt, wrong)
+
+
+def threshold_for_accepted_error(
+    doubt: Tensor, wrong: Tensor, *, rate: float, confidence: float = 0.9, candidates: int = 20
+) -> Threshold:
+    """A threshold at which at most `rate` of the accepted answers are wrong, with this confidence.
+
+    With probability `confidence` over calibration sets of independent examples, P(wrong | accepted) <= rate
+    for new examples of the same kind, or nothing is accepted. That share need not grow with the threshold,
+    so conformal risk control does not apply. Instead it is tested: at `candidates` ranks of the calibration
+    set, by the exact binomial (Clopper-Pearson) test, at a level of (1 - confidence) / candidates each
+    (Learn then Test, Angelopoulos et al., 2021; Geifman and El-Yaniv, 2017). The largest that passes is taken.
+    """
+    doubt, wrong = _checked(doubt, wrong)
+    _require_yes_or_no(wrong)
+    _require_rate("rate", rate)
+    _require_rate("confidence", confidence)
+    require_whole("candidates", candidates, least=1, why="it is the number of thresholds to try")
+    # Given the k-th smallest doubt, the examples strictly below it are independent draws from those that a threshold
+    # there accepts, so the count of wrong ones is binomial although the threshold comes from the data. That holds
+    # for each rank alone: to test one rank after another until the first failure, thresholds must be fixed beforehand.
+    ranked = doubt.sort().values
+    level = (1 - confidence) / candidates
+    for candidate in reversed(range(1, candidates + 1)):
+        rank = candidate * len(doubt) // candidates
+        threshold = _below(ranked[rank].item()) if candidate < candidates else HIGHEST
+        accepted = doubt <= threshold
+        if _binomial_tail(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level:
+            return _threshold(threshold, doubt, wrong)
+    return _threshold(-math.inf, doubt, wrong)
+
+
+def _auroc(bad: Tensor, good: Tensor) -> Tensor:
+    """From how many wrong and right answers have each doubt, (..., values) in increasing order."""
+    below = good.cumsum(-1) - good / 2
+    return (bad * below).sum(-1) / (bad.sum(-1) * good.sum(-1))
+
+
+def _redraw(counts: Tensor, resamples: int, rng: torch.Generator) -> Tensor:
+    """Bootstrap samples of a histogram: (resamples, values)."""
+    total = int(counts.sum())
+    drawn = torch.multinomial(counts, resamples * total, replacement=True, generator=rng).view(resamples, total)
+    return torch.zeros(resamples, len(counts), dtype=counts.dtype).scatter_add_(
+        1, drawn, torch.ones((), dtype=counts.dtype).expand_as(drawn)
+    )
+
+
+def _binomial_tail(k: int, n: int, rate: float) -> float:
+    """P(at most k of n) when each has probability `rate`."""
+    i = torch.arange(k + 1, dtype=torch.float64)
+    whole = torch.tensor(n, dtype=torch.float64)
+    ways = torch.lgamma(whole + 1) - torch.lgamma(i + 1) - torch.lgamma(whole - i + 1)
+    return (ways + i * math.log(rate) + (whole - i) * math.log1p(-rate)).logsumexp(0).exp().item()
+
+
+def _below(doubt: float) -> float:
+    """The next smaller number: to accept up to there is to accept what is strictly less."""
+    return math.nextafter(doubt, -math.inf)
+
+
+def _threshold(at: float, doubt: Tensor, wrong: Tensor) -> Threshold:
+    accepted = doubt <= at
+    return Threshold(at, accepted.double().mean().item(), wrong[accepted].mean().item())
+
+
+def _checked(doubt: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
+    """Both as float64 on the CPU."""
+    if doubt.ndim != 1 or doubt.shape != wrong.shape or not len(doubt):
+        raise ValueError(
+            f"doubt and wrong must be one number per example, got shapes {tuple(doubt.shape)} and {tuple(wrong.shape)}"
+        )
+    if bool(doubt.isnan().any()):
+        raise ValueError("a doubt is NaN; use infinity for answers that are not to be trusted at all")
+    return doubt.detach().cpu().double(), wrong.detach().cpu().double()
+
+
+def _require_yes_or_no(wrong: Tensor) -> None:
+    if bool(((wrong != 0) & (wrong != 1)).any()):
+        raise ValueError("wrong must be 0 or 1 (or bool) for each example; decide first what counts as wrong")
+
+
+def _require_rate(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must be between 0 and 1, got {value!r}; for example {name}=0.1")

@@ -1,0 +1,328 @@
+"""Doubt, and what is promised about answers that are accepted in spite of it: by enumeration and by simulation."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import affine, column, expanding, rng, two_basins
+from torch import Tensor, nn
+
+from equilibria import Budget, EquilibriumModel
+from equilibria.diagnostics import (
+    DOUBTS,
+    Disagreement,
+    Indecision,
+    Misalignment,
+    Residual,
+    aurc,
+    auroc,
+    risk_coverage,
+    threshold_for_accepted_error,
+    threshold_for_overall_error,
+)
+from equilibria.nets import ConvNet
+from equilibria.tasks import PrefixSum
+
+SETS = 2000  # simulated calibrations
+
+
+def model_of(cell, init=torch.zeros_like, readout=None) -> EquilibriumModel:
+    return EquilibriumModel(nn.Identity(), cell, readout or nn.Identity(), init)
+
+
+# ---- ranking ----
+
+answers = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30)
+
+
+def split(pairs) -> tuple[Tensor, Tensor]:
+    doubt, wrong = zip(*pairs, strict=True)
+    return torch.tensor(doubt, dtype=torch.float32), torch.tensor(wrong)
+
+
+@given(answers)
+def test_auroc_counts_pairs(pairs):
+    doubt, wrong = split(pairs)
+    found = auroc(doubt, wrong, resamples=20, rng=rng())
+    bad, good = doubt[wrong], doubt[~wrong]
+    if not len(bad) or not len(good):
+        assert all(math.isnan(number) for number in found)
+        return
+    wins = (bad[:, None] > good).double() + 0.5 * (bad[:, None] == good)
+    assert found.value == pytest.approx(wins.mean().item())
+    assert 0 <= found.low <= found.high <= 1
+    assert auroc(-doubt, wrong, resamples=20, rng=rng()).value == pytest.approx(1 - found.value)
+
+
+@given(answers)
+@settings(deadline=None)
+def test_the_curve_is_the_mean_over_all_orders_of_equal_doubts(pairs):
+    doubt, wrong = split(pairs)
+    curve = risk_coverage(doubt, wrong)
+    n = len(doubt)
+    assert curve.coverage.tolist() == pytest.approx([k / n for k in range(1, n + 1)])
+    for k in range(1, n + 1):  # hypergeometric mean: each of the equal ones is as likely to be among the first k
+        level = doubt.sort().values[k - 1]
+        surely, maybe = doubt < level, doubt == level
+        taken = (k - int(surely.sum())) / int(maybe.sum())
+        assert curve.risk[k - 1].item() == pytest.approx(
+            (wrong[surely].sum().item() + taken * wrong[maybe].sum().item()) / k
+        )
+    assert aurc(doubt, wrong) == pytest.approx(curve.risk.mean().item())
+
+
+def test_the_best_and_the_worst_order():
+    wrong = torch.tensor([0, 0, 1, 1])
+    assert aurc(torch.arange(4.0), wrong) == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4)
+    assert aurc(-torch.arange(4.0), wrong) == pytest.approx((1 + 1 + 2 / 3 + 1 / 2) / 4)
+    assert aurc(torch.zeros(4), wrong) == 0.5
+    assert auroc(torch.arange(4.0), wrong, rng=rng()) == (1, 1, 1)
+
+
+def test_the_bootstrap_interval_covers():
+    """Doubts N(0, 1) and N(1, 1): AUROC is P(N(1, 2) > 0) = 0.7602."""
+    truth, generator, inside, trials = 0.5 * (1 + math.erf(0.5)), rng(1), 0, 300
+    for _ in range(trials):
+        wrong = torch.arange(120) % 3 == 0
+        doubt = torch.randn(120, generator=generator) + wrong
+        found = auroc(doubt, wrong, resamples=200, confidence=0.9, rng=generator)
+        inside += found.low <= truth <= found.high
+    assert 0.84 <= inside / trials <= 0.96
+
+
+# ---- promises ----
+
+
+def draw(n: int, generator: torch.Generator, *, levels: int | None = None) -> tuple[Tensor, Tensor]:
+    """Doubt t uniform on [0, 1], wrong with probability t^2; rounded up to a few levels, if these are given."""
+    t = torch.rand(n, generator=generator, dtype=torch.float64)
+    wrong = torch.rand(n, generator=generator) < t**2
+    return (t if levels is None else (t * levels).ceil() / levels), wrong
+
+
+def true_coverage(threshold: float, levels: int | None = None) -> float:
+    if levels is None:
+        return min(max(threshold, 0.0), 1.0)
+    return sum(level / levels <= threshold for level in range(1, levels + 1)) / levels
+
+
+@pytest.mark.parametrize(("n", "rate"), [(19, 0.1), (50, 0.1), (200, 0.05)])
+def test_overall_error_is_what_was_asked_for(n, rate):
+    """P(accepted and wrong) = c^3 / 3 at coverage c. The promise is an average, and tight up to 2 / (n + 1)."""
+    generator = rng(n)
+    errors = torch.tensor(
+        [true_coverage(threshold_for_overall_error(*draw(n, generator), rate=rate).doubt) ** 3 / 3 for _ in range(SETS)]
+    )
+    slack = 3 * errors.std().item() / math.sqrt(SETS)
+    assert errors.mean() <= rate + slack
+    assert errors.mean() >= rate - 2 / (n + 1) - slack
+
+
+def test_overall_error_with_few_levels_of_doubt():
+    generator = rng(3)
+    errors = torch.tensor(
+        [
+            true_coverage(threshold_for_overall_error(*draw(60, generator, levels=5), rate=0.1).doubt, 5) ** 3 / 3
+            for _ in range(SETS)
+        ]
+    )
+    assert 0.02 < errors.mean() <= 0.1
+
+
+@pytest.mark.parametrize(("levels", "useful"), [(None, 0.3), (5, 0.2)])
+def test_accepted_error_is_rarely_above_what_was_asked_for(levels, useful):
+    """P(wrong | accepted) = c^2 / 3 at coverage c, so that at a rate of 0.1 at most 0.5477 can be accepted."""
+    generator, rate, confidence, n = rng(7), 0.1, 0.9, 500
+    coverage = torch.tensor(
+        [
+            true_coverage(
+                threshold_for_accepted_error(
+                    *draw(n, generator, levels=levels), rate=rate, confidence=confidence
+                ).doubt,
+                levels,
+            )
+            for _ in range(SETS)
+        ]
+    )
+    violated = (coverage**2 / 3 > rate).double().mean().item()
+    assert violated <= 1 - confidence + 3 * math.sqrt(confidence * (1 - confidence) / SETS)
+    assert coverage.mean() > useful  # it does not keep its promise by saying nothing
+
+
+def test_where_every_acceptance_is_a_mistake_there_are_few():
+    """Errors that the doubt does not see, at just above the rate: the hardest case, in which guessing fails often."""
+    generator, rate, accepted, guessed = rng(8), 0.1, 0, 0
+    for _ in range(SETS):
+        doubt, wrong = torch.rand(100, generator=generator), torch.rand(100, generator=generator) < rate + 1e-6
+        accepted += threshold_for_accepted_error(doubt, wrong, rate=rate, confidence=0.8).coverage > 0
+        guessed += bool((risk_coverage(doubt, wrong).risk[20:] <= rate).any())
+    assert accepted / SETS <= 0.2
+    assert guessed / SETS > 0.5
+
+
+def test_a_threshold_by_hand():
+    doubt = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9], dtype=torch.float64)
+    wrong = torch.tensor([0, 0, 1, 0, 0, 1, 0, 1, 1])
+    found = threshold_for_overall_error(doubt, wrong, rate=0.2)  # (1 + 1) / 10: one error is allowed
+    assert 0.5 <= found.doubt < 0.6
+    assert (found.coverage, found.risk) == (5 / 9, 1 / 5)
+    assert threshold_for_overall_error(doubt, wrong, rate=0.09).doubt == -math.inf
+    assert threshold_for_overall_error(doubt, wrong, rate=0.99).coverage == 1
+    assert threshold_for_accepted_error(doubt, wrong, rate=0.1).coverage == 0
+
+
+def test_equal_doubts_are_accepted_together_or_not_at_all():
+    found = threshold_for_overall_error(torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 1, 1, 0]), rate=0.4)
+    assert found.doubt < 1
+    assert found.coverage == 0.25
+
+
+def test_clopper_pearson_at_full_coverage():
+    """45 right answers out of 45 show an error below 5 % at 90 %, since 0.95^45 < 0.1; 44 do not."""
+    for n, passes in ((44, False), (45, True)):
+        zeros = torch.zeros(n)
+        found = threshold_for_accepted_error(zeros, zeros, rate=0.05, confidence=0.9, candidates=1)
+        assert (found.coverage == 1) == passes
+
+
+def test_infinite_doubt_is_never_accepted():
+    doubt, right = torch.tensor([0.0] * 200 + [math.inf]), torch.zeros(201)
+    for threshold in (
+        threshold_for_overall_error(doubt, right, rate=0.3),
+        threshold_for_accepted_error(doubt, right, rate=0.3),
+    ):
+        assert threshold.coverage == 200 / 201
+
+
+@pytest.mark.parametrize(
+    ("doubt", "wrong", "message"),
+    [
+        (torch.zeros(3), torch.zeros(4), "one number per example"),
+        (torch.zeros(0), torch.zeros(0), "one number per example"),
+        (torch.tensor([math.nan]), torch.zeros(1), "a doubt is NaN"),
+        (torch.zeros(1), torch.tensor([0.5]), "wrong must be 0 or 1"),
+    ],
+)
+def test_data_that_make_no_sense(doubt, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        threshold_for_overall_error(doubt, wrong, rate=0.1)
+
+
+@pytest.mark.parametrize("rate", [0, 1, -0.1, math.nan])
+def test_rates_that_make_no_sense(rate):
+    with pytest.raises(ValueError, match="rate must be between 0 and 1"):
+        threshold_for_accepted_error(torch.zeros(3), torch.zeros(3), rate=rate)
+
+
+# ---- doubts ----
+
+
+def test_doubts_about_a_contraction_vanish_as_it_settles():
+    problem = affine(batch=12, n=8)
+    model = model_of(problem)
+    for doubt in (Residual(), Misalignment(others=3), Disagreement(regression=True)):
+        short, long = (doubt(model, problem.u, budget=Budget(steps)) for steps in (3, 100))
+        assert short.shape == (12,)
+        assert short.dtype == torch.float64
+        assert (short > long).all()
+        assert long.max() < 1e-5
+
+
+def test_disagreement_is_the_share_of_positions():
+    """From noise, a coordinate of two basins ends at +1 half of the time; from its own start, always."""
+    model = model_of(
+        lambda z, x: two_basins(z.clamp(-1, 1)), init=lambda x: x, readout=lambda z: torch.stack((-z, z), 1)
+    )
+    x = torch.ones(8, 500)
+    found = Disagreement(restarts=2)(model, x, budget=Budget(200))
+    torch.testing.assert_close(found, torch.full((8,), 0.5, dtype=torch.float64), rtol=0, atol=0.1)
+    again = Disagreement(restarts=2, seed=1)(model, x, budget=Budget(200))
+    assert not torch.equal(found, again)
+    assert torch.equal(found, Disagreement(restarts=2)(model, x, budget=Budget(200)))
+
+
+def test_misalignment_is_one_minus_the_alignment():
+    """States that stay where they are: other examples' states are at known angles."""
+    x = torch.eye(4, dtype=torch.float64)
+    found = Misalignment(others=3)(model_of(lambda z, x: z, init=lambda x: x), x, budget=Budget(3))
+    torch.testing.assert_close(found, torch.ones(4, dtype=torch.float64))
+
+
+def test_indecision_is_that_of_the_weakest_position():
+    even = torch.tensor([[3.0, 3.0], [-3.0, 3.0], [9.0, -9.0]])  # logits of class 1 at two positions
+    model = model_of(lambda z, x: z, init=lambda x: x, readout=lambda z: torch.stack((torch.zeros_like(z), z), 1))
+    even[1, 1] = 0.0
+    found = Indecision()(model, even)
+    assert found[1] == 1
+    torch.testing.assert_close(found[0].item(), 1 - math.tanh(1.5), rtol=0, atol=1e-6)
+    assert found[2] < found[0] < found[1]
+
+
+def test_divergence_is_infinite_doubt_and_nobody_elses():
+    x = column(1.0, -1.0, 2.0, -2.0)
+    model = model_of(
+        lambda z, x: torch.where(x > 0, expanding(z), z / 2),
+        init=lambda x: x,
+        readout=lambda z: torch.cat((-z, z), 1).nan_to_num(),
+    )
+    for doubt in (Residual(), Indecision(), Disagreement(), Misalignment(others=3)):
+        found = doubt(model, x, budget=Budget(3000))
+        assert found[[0, 2]].tolist() == [math.inf, math.inf]
+        assert found[[1, 3]].isfinite().all()
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_a_solve_that_is_known_is_not_needed_again(name):
+    net = ConvNet(8).build(PrefixSum(), seed=0)
+    x = PrefixSum().sample(12, 10, rng()).x
+    budget = Budget(6)
+    with torch.no_grad():
+        output = net(x, budget=budget)
+    doubt = DOUBTS[name]()
+    assert torch.equal(doubt(net, x, output, budget=budget), doubt(net, x, budget=budget))
+    assert doubt(net, x, budget=Budget(7)).shape == (12,)
+
+
+def test_answers_without_classes():
+    model = model_of(lambda z, x: z / 2 + x)
+    for doubt in (Indecision(), Disagreement()):
+        with pytest.raises(ValueError, match=r"no classes.*regression=True"):
+            doubt(model, column(1.0, 2.0))
+
+
+# ---- predict ----
+
+
+def test_predict_answers_as_the_model_does():
+    net = ConvNet(8).build(PrefixSum(), seed=0)
+    x = PrefixSum().sample(12, 10, rng()).x
+    answer = net.predict(x, budget=Budget(9))
+    prediction, solution = net(x, budget=Budget(9))
+    assert torch.equal(answer.prediction, prediction)
+    assert not answer.prediction.requires_grad
+    assert torch.equal(answer.doubt, solution.residual.double())
+    assert not answer.abstained.any()
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_predict_keeps_to_a_threshold(name):
+    """What the calibration accepted, predict accepts on the same inputs, to the last bit."""
+    net = ConvNet(8).build(PrefixSum(), seed=0)
+    batch = PrefixSum().sample(60, 6, rng())
+    doubt, budget = DOUBTS[name](), Budget(8)
+    everything = net.predict(batch.x, doubt=doubt, budget=budget)
+    wrong = torch.arange(60) % 3 == 0
+    threshold = threshold_for_overall_error(everything.doubt, wrong, rate=0.1)
+    answer = net.predict(batch.x, abstain_above=threshold.doubt, doubt=doubt, budget=budget)
+    assert (~answer.abstained).double().mean().item() == pytest.approx(threshold.coverage)
+    assert int((wrong & ~answer.abstained).sum()) <= 5
+    assert torch.equal(answer.abstained, answer.doubt > threshold.doubt)
+
+
+def test_predict_abstains_from_what_diverged():
+    model = model_of(lambda z, x: torch.where(x > 0, expanding(z), z / 2 + 1), init=lambda x: x)
+    answer = model.predict(column(1.0, -1.0), abstain_above=1e-3, budget=Budget(3000))
+    assert answer.doubt[0] == math.inf
+    assert answer.abstained.tolist() == [True, False]

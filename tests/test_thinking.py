@@ -1,0 +1,242 @@
+"""Thinking: the same states as a solve, looked at on the way, and nobody who is done costs anything."""
+
+import gc
+import time
+import weakref
+
+import pytest
+import torch
+from problems import affine, attracting_cycle, column, expanding, flip, rng, tanh_cell
+from torch import Tensor, nn
+
+from equilibria import SOLVERS, Budget, EquilibriumModel, Picard, Status, Unchanged, Why
+from equilibria.nets import ConvNet
+from equilibria.tasks import PrefixSum
+
+
+def model_of(cell, init=torch.zeros_like, readout=None) -> EquilibriumModel:
+    return EquilibriumModel(nn.Identity(), cell, readout or nn.Identity(), init)
+
+
+def at_its_own_rate(z: Tensor, rate: Tensor) -> Tensor:
+    """Settles on 1: z - 1 shrinks by `rate` at each step."""
+    return 1 + rate * (z - 1)
+
+
+class Counting:
+    """A cell that notes how many rows it was asked for."""
+
+    def __init__(self, cell):
+        self.cell, self.rows = cell, []
+
+    def __call__(self, z, *injection):
+        self.rows.append(len(z))
+        return self.cell(z, *injection)
+
+
+@pytest.mark.parametrize("every", [1, 7, 1000])
+@pytest.mark.parametrize("solver", [kind() for kind in SOLVERS.values()], ids=repr)
+@pytest.mark.parametrize("budget", [Budget(45), Budget(45, 1e-6), Budget(100, 1e-9, halt_on_cycle=True)], ids=repr)
+def test_thinking_to_the_end_is_one_solve(solver, every, budget):
+    cell, u = tanh_cell(batch=8, radius=0.95)
+    u = u * torch.logspace(-2, 1, 8, dtype=u.dtype)[:, None]
+    model = model_of(cell)
+    whole = model.equilibrium(u, solver=solver, budget=budget)
+    last = list(model.think(u, solver=solver, budget=budget, every=every))[-1]
+    assert torch.equal(last.z, whole.z)
+    assert torch.equal(last.why, whole.status)
+    assert torch.equal(last.steps, whole.steps)
+
+
+def test_each_thought_is_the_solve_so_far():
+    problem = affine(batch=4)
+    thoughts = list(model_of(problem, readout=lambda z: 2 * z).think(problem.u, budget=Budget(20), every=6))
+    assert [thought.step for thought in thoughts] == [6, 12, 18, 20]
+    for thought in thoughts:
+        so_far = model_of(problem).equilibrium(problem.u, budget=Budget(thought.step))
+        torch.testing.assert_close(thought.z, so_far.z, rtol=0, atol=1e-13)
+        assert torch.equal(thought.prediction, 2 * thought.z)
+        assert thought.thinking.all() == (thought.step < 20)
+
+
+def test_samples_stop_one_by_one_and_then_cost_nothing():
+    cell = Counting(at_its_own_rate)
+    rates = column(0.1, 0.5, 0.9, 0.99)
+    thoughts = list(model_of(cell).think(rates, budget=Budget(400, 1e-6), every=5))
+    assert [int(thought.thinking.sum()) for thought in thoughts][:3] == [4, 3, 3]
+    assert sorted(set(cell.rows), reverse=True) == [4, 3, 2, 1]
+    assert sum(cell.rows) == int(thoughts[-1].steps.sum())
+    assert thoughts[-1].settled.tolist() == [True, True, True, False]
+    assert thoughts[-1].why.tolist() == [Why.CONVERGED, Why.CONVERGED, Why.CONVERGED, Why.EXHAUSTED]
+    stopped = ~thoughts[2].thinking
+    assert torch.equal(thoughts[2].z[stopped], thoughts[-1].z[stopped])
+
+
+def test_cycles_stop_where_a_solve_would_stop():
+    x = torch.tensor([[1.0, 0.3], [0.2, -2.0]], dtype=torch.float64)
+    model = model_of(lambda z, x: attracting_cycle(z, period=3), init=lambda x: x)
+    budget = Budget(300, 1e-9, halt_on_cycle=True)
+    last = list(model.think(x, budget=budget, every=5))[-1]
+    whole = model.equilibrium(x, budget=budget)
+    assert last.why.tolist() == [Why.CYCLING, Why.CYCLING] == whole.status.tolist()
+    assert last.settled.all()
+    assert last.steps.max() < 300
+    assert torch.equal(last.z, whole.z)
+
+
+def test_a_divergent_sample_is_not_settled():
+    model = model_of(lambda z, x: torch.where(x > 0, expanding(z), z / 2 + 1), init=lambda x: x)
+    last = list(model.think(column(1.0, -1.0), budget=Budget(2000, 1e-6)))[-1]
+    assert last.why.tolist() == [Why.DIVERGED, Why.CONVERGED]
+    assert last.settled.tolist() == [False, True]
+
+
+def classes(z: Tensor) -> Tensor:
+    """Class 1 as soon as z is above a half."""
+    return torch.cat((0.5 - z, z - 0.5), 1)
+
+
+def test_an_answer_that_stays_is_final():
+    """z - 1 = -rate^t passes -1/2 after 1, 7 and 69 steps, and the answer has to stand for 20 more."""
+    rates = column(0.1, 0.9, 0.99)
+    model = model_of(at_its_own_rate, readout=classes)
+    thoughts = list(model.think(rates, budget=Budget(300), every=1, until=Unchanged(20)))
+    last = thoughts[-1]
+    assert last.why.tolist() == [Why.UNCHANGED] * 3
+    assert last.steps.tolist() == [21, 27, 21]  # the slowest has said 0 for 20 steps, which is the risk of this rule
+    patient = list(model.think(rates, budget=Budget(300), every=1, until=Unchanged(70)))[-1]
+    assert patient.steps.tolist() == [71, 77, 69 + 70]
+    assert patient.prediction.argmax(1).tolist() == [1, 1, 1]
+
+
+def test_numbers_that_stay_within_a_distance_are_final():
+    model = model_of(at_its_own_rate)
+    last = list(model.think(column(0.5), budget=Budget(300), every=1, until=Unchanged(10, within=1e-3)))[-1]
+    assert last.steps.tolist() == [11 + 10]  # 2^-9 - 2^-11 is more than 1e-3, and 2^-11 less
+    drifting = model_of(lambda z, x: z + 0.9e-3)
+    assert list(drifting.think(column(0.0), budget=Budget(99), until=Unchanged(9, 1e-3)))[-1].why == Why.EXHAUSTED
+
+
+def test_what_has_said_its_answer_is_not_evaluated_again():
+    cell = Counting(lambda z, rate: torch.where(rate > 0.5, flip(z), z / 2))
+    model = model_of(cell, init=lambda x: x, readout=classes)
+    last = list(model.think(column(0.9, 0.1), budget=Budget(100), every=1, until=Unchanged(10)))[-1]
+    assert last.why.tolist() == [Why.EXHAUSTED, Why.UNCHANGED]
+    assert last.steps.tolist() == [100, 11]
+    assert sum(cell.rows) == 111
+
+
+def test_a_deadline_is_kept():
+    def slow(z, x):
+        time.sleep(0.01)
+        return z + x
+
+    begin = time.monotonic()
+    thoughts = list(model_of(slow).think(column(1.0, 2.0), budget=Budget(10_000), every=1000, deadline=0.2))
+    assert time.monotonic() - begin < 2  # 100 s without
+    assert thoughts[-1].why.tolist() == [Why.DEADLINE, Why.DEADLINE]
+    steps = thoughts[-1].step
+    assert 1 <= steps <= 20
+    assert thoughts[-1].z[:, 0].tolist() == [steps, 2 * steps]
+
+
+def test_there_is_a_thought_however_short_the_time():
+    (only,) = model_of(at_its_own_rate).think(column(0.5), budget=Budget(100), deadline=0)
+    assert (only.step, only.why.tolist()) == (1, [Why.DEADLINE])
+
+
+def test_the_others_agree_when_starts_do_not_matter():
+    problem = affine(batch=6, n=8)
+    thoughts = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1, others=3, rng=rng()))
+    first, last = thoughts[0].alignment, thoughts[-1].alignment
+    assert first is not None
+    assert last is not None
+    assert (first < 0.99).all()
+    torch.testing.assert_close(last, torch.ones(6, dtype=torch.float64), rtol=0, atol=1e-8)
+    alone = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1))[-1]
+    assert torch.equal(alone.z, thoughts[-1].z)  # company changes nothing
+
+
+def test_the_others_disagree_when_starts_matter():
+    stays = model_of(lambda z, x: z, init=lambda x: x)
+    x = torch.ones(50, 40)
+    thought = list(stays.think(x, budget=Budget(5), others=2, rng=rng()))[-1]
+    assert thought.alignment is not None
+    assert thought.alignment.mean().abs() < 0.1  # cosines of random directions
+
+
+def test_those_beside_a_sample_that_has_stopped_stop_too():
+    cell = Counting(at_its_own_rate)
+    list(model_of(cell).think(column(0.1, 0.99), budget=Budget(50, 1e-6), every=10, others=4, rng=rng()))
+    assert cell.rows[-1] <= 4  # one sample is left, with its four others
+    assert max(cell.rows) == 8
+
+
+def test_breaking_off_frees_everything():
+    x = torch.zeros(3, 5)
+    start = torch.ones(3, 5)
+    seen = weakref.ref(start)
+    thoughts = model_of(lambda z, x: torch.cos(z) + x).think(x, start, budget=Budget(100))
+    next(thoughts)
+    next(thoughts)
+    del start
+    thoughts.close()
+    del thoughts
+    gc.collect()
+    assert seen() is None
+    assert torch.is_grad_enabled()
+
+
+def test_no_gradients_and_none_taken_away():
+    net = ConvNet(8).build(PrefixSum(), seed=0)
+    x = PrefixSum().sample(4, 12, rng()).x
+    for thought in net.think(x, budget=Budget(10), every=5):
+        assert not thought.prediction.requires_grad
+        assert torch.is_grad_enabled()  # between thoughts the caller may train
+
+
+def test_a_net_thinks_as_it_solves():
+    net = ConvNet(8).build(PrefixSum(), seed=0)
+    x = PrefixSum().sample(6, 12, rng()).x
+    budget = Budget(60, 1e-3, halt_on_cycle=True)
+    last = list(net.think(x, budget=budget, every=7, others=2, rng=rng(), until=None))[-1]
+    whole = net.equilibrium(x, budget=budget)
+    assert torch.equal(last.z, whole.z)
+    with torch.no_grad():
+        torch.testing.assert_close(last.prediction, net.readout(whole.z))
+    assert last.prediction.shape == (6, 2, 12)
+
+
+def test_thoughts_are_not_changed_afterwards():
+    thoughts, copies = [], []
+    for thought in model_of(at_its_own_rate).think(column(0.1, 0.9), budget=Budget(100, 1e-6), every=3):
+        thoughts.append(thought)
+        copies.append([field.clone() for field in (thought.z, thought.prediction, thought.why, thought.steps)])
+    for thought, copy in zip(thoughts, copies, strict=True):
+        assert all(map(torch.equal, (thought.z, thought.prediction, thought.why, thought.steps), copy))
+
+
+def test_why_continues_status():
+    assert all(Why[status.name] == status for status in Status)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 0}, "every must be a whole number >= 1"),
+        ({"deadline": -1.0}, "deadline must be >= 0 seconds"),
+        ({"others": 2}, "give the generator"),
+    ],
+)
+def test_misuse_is_noticed_at_the_call(options, message):
+    with pytest.raises(ValueError, match=message):
+        model_of(at_its_own_rate).think(column(0.5), solver=Picard(), **options)
+
+
+def test_rules_that_cannot_be():
+    with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
+        Unchanged(0)
+    with pytest.raises(ValueError, match="within must be >= 0"):
+        Unchanged(3, within=-1.0)
+    with pytest.raises(ValueError, match=r"no classes to compare.*within="):
+        list(model_of(at_its_own_rate).think(column(0.5), until=Unchanged(3)))
