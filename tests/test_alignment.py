@@ -149,8 +149,8 @@ def test_a_large_common_mean_hides_that_nothing_is_known_of_the_input():
     assert found.interval().low > 0.999
     estimate = bootstrap(found.state.centred)
     assert estimate.low < -1 / 149 < estimate.high  # centring makes unrelated states a little opposed
-    assert abs(estimate.mean) < 0.02
-    assert abs(bootstrap(found.readout.centred).mean) < 0.02
+    assert abs(estimate.value) < 0.02
+    assert abs(bootstrap(found.readout.centred).value) < 0.02
 
 
 def test_a_net_that_ignores_its_input_is_aligned_and_centred_it_is_not():
@@ -227,7 +227,7 @@ def test_divergence_from_some_starts_only():
     assert not found.state.centred[:3].isnan().any()
     estimate = found.interval()
     assert estimate.examples == 3
-    assert estimate.mean == pytest.approx(found.score[:3].mean().item())
+    assert estimate.value == pytest.approx(found.score[:3].mean().item())
 
 
 def test_noise_is_as_large_as_said():
@@ -247,7 +247,7 @@ def test_an_interval_covers_the_truth_as_often_as_it_says():
 def test_an_interval_is_wider_at_a_higher_level_and_repeats():
     scores = normal(50, 1)[:, 0]
     narrow, wide = bootstrap(scores, level=0.5), bootstrap(scores, level=0.99)
-    assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
+    assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
     assert bootstrap(scores) == bootstrap(scores)
     assert bootstrap(scores, rng=rng(1)) != bootstrap(scores, rng=rng(2))
     assert bootstrap(torch.full((3,), torch.nan)).examples == 0

@@ -194,7 +194,7 @@ def _starts(model: EquilibriumModel, x: torch.Tensor, noise: list[Noise]) -> lis
 
 
 def _shown(estimate: Estimate) -> tuple[str, str]:
-    return f"{estimate.mean:.4f}", f"{estimate.low:.4f} to {estimate.high:.4f}"
+    return f"{estimate.value:.4f}", f"{estimate.low:.4f} to {estimate.high:.4f}"
 
 
 def _finite(line: dict[str, Any]) -> dict[str, Any]:

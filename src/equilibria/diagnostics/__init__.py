@@ -8,15 +8,15 @@ from equilibria.diagnostics.adapters import (
     from_module,
     from_torchdeq,
 )
+from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.agreement import Agreement
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.bootstrap import Estimate, bootstrap
-from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, Zeros, derangements
-from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.contraction import Contraction, contraction, start_influence
 from equilibria.diagnostics.convergence import Convergence, LimitDistance, Regime, convergence, limit_distance
-from equilibria.diagnostics.sensitivity import Sensitivity, sensitivity, untrained
+from equilibria.diagnostics.doctor import diagnose
 from equilibria.diagnostics.doubts import DOUBTS, Disagreement, Doubt, Indecision, Misalignment, Residual
+from equilibria.diagnostics.report import Report
 from equilibria.diagnostics.selective import (
     RiskCoverage,
     Threshold,
@@ -26,6 +26,8 @@ from equilibria.diagnostics.selective import (
     threshold_for_accepted_error,
     threshold_for_overall_error,
 )
+from equilibria.diagnostics.sensitivity import Sensitivity, sensitivity, untrained
+from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, Zeros, derangements
 from equilibria.diagnostics.trajectories import (
     BasinMap,
     Plane,
@@ -36,10 +38,9 @@ from equilibria.diagnostics.trajectories import (
     random_plane,
     trajectories,
 )
-from equilibria.diagnostics.doctor import diagnose
-from equilibria.diagnostics.report import Report
 
 __all__ = [
+    "DOUBTS",
     "Agreement",
     "Alignment",
     "Attack",
@@ -47,7 +48,6 @@ __all__ = [
     "BasinMap",
     "Contraction",
     "Convergence",
-    "DOUBTS",
     "Disagreement",
     "Doubt",
     "Estimate",

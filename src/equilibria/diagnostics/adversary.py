@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from equilibria.diagnostics.starts import derangements
 from equilibria.diagnostics.lbfgs import Function, minimise
+from equilibria.diagnostics.starts import derangements
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
 from equilibria.rows import take

@@ -1,5 +1,6 @@
 """Asymptotic alignment: does a solve end in the same place when it starts from somewhere else?"""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ class Alignment:
     state: Agreement  # of the states, (batch,) each
     readout: Agreement  # of what is read from them
     usual: Solution  # the solve from the usual start
+    same_answer: Tensor | None  # (batch,) the share of other starts with the same answer, if that was asked for
 
     @property
     def score(self) -> Tensor:
@@ -51,6 +53,7 @@ def alignment_score(
     solver: Solver | None = None,
     budget: Budget | None = None,
     usual: Solution | None = None,
+    same_answer: Callable[[Tensor, Tensor], Tensor] | None = None,
     rng: torch.Generator,
 ) -> Alignment:
     """The AA score of each example (paper, Algorithm 1).
@@ -62,6 +65,7 @@ def alignment_score(
         model: an `EquilibriumModel`, or anything that `as_model` takes.
         start: where else to start: `Swapped()`, `Noise(scale)` or `Zeros()`.
         usual: the solve from the usual start, if it has been made already with this solver and budget.
+        same_answer: of two predictions, (rows, ...) each, which are the same: (rows,) bool.
     """
     looped = as_model(model)
     if len(x) < 2:
@@ -71,19 +75,24 @@ def alignment_score(
     usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     with torch.no_grad():
         lost = usual.status == Status.DIVERGED  # (batch,)
-        spaces = Usual(usual.z, lost), Usual(looped.readout(usual.z), lost)
+        answer = looped.readout(usual.z)
+        spaces = Usual(usual.z, lost), Usual(answer, lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
-        count = torch.zeros(len(x), device=x.device)
+        same, count = torch.zeros(2, len(x), device=x.device)
         for example, giver in _pairs(givers.to(x.device), usual.z):
             z0 = start.made_from(rows(usual.z, giver), rng)
             other = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
             good = ~(lost[example] | (other.status == Status.DIVERGED))  # (rows,)
-            for total, space, end in zip(totals, spaces, (other.z, looped.readout(other.z)), strict=True):
+            said = looped.readout(other.z)
+            for total, space, end in zip(totals, spaces, (other.z, said), strict=True):
                 found = torch.stack(space.agreement(example, end)).to(total.dtype)  # (measures, rows)
                 total.index_add_(1, example, torch.where(good, found, 0))
+            if same_answer is not None:
+                same.index_add_(0, example, (good & same_answer(answer[example], said)).to(same.dtype))
             count.index_add_(0, example, good.to(count.dtype))
     state, readout = (Agreement(*(total / count)) for total in totals)
-    return Alignment(start, len(givers), len(givers) - count.long(), state, readout, usual)
+    shares = None if same_answer is None else same / count
+    return Alignment(start, len(givers), len(givers) - count.long(), state, readout, usual, shares)
 
 
 def _pairs(givers: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:

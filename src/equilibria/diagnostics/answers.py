@@ -28,7 +28,8 @@ class Answers:
     def same(self, one: Tensor, other: Tensor) -> Tensor:
         """Whether two predictions are the same answer: (rows,)."""
         if self.classes and one.ndim > 1 and one.shape[1] > 1:
-            return (one.argmax(1) == other.argmax(1)).flatten(1).all(1) if one.ndim > 2 else one.argmax(1) == other.argmax(1)
+            same = one.argmax(1) == other.argmax(1)  # (rows, *positions)
+            return same.flatten(1).all(1) if same.ndim > 1 else same
         return self._distance(one, other) <= CLOSE
 
     def score(self, prediction: Tensor, which: slice = slice(None)) -> Tensor | None:

@@ -9,9 +9,9 @@ from equilibria.solution import require_whole
 
 
 class Estimate(NamedTuple):
-    """A mean over examples and where it may lie."""
+    """A number that was found from examples, and where it may lie."""
 
-    mean: float
+    value: float
     low: float
     high: float
     examples: int  # that have a number; the others are left out

@@ -115,7 +115,7 @@ class _Patient:
     seed: int
 
     def parts(self, *, attacks: bool) -> dict[str, Callable[[], dict[str, Any]]]:
-        parts = {
+        return {
             "the long run": self.long_run,
             "answers by steps": self.curve,
             "other starts": self.alignment,
@@ -127,7 +127,6 @@ class _Patient:
             "trust": self.trust,
             "trajectories": self.paths,
         }
-        return parts
 
     @property
     def rng(self) -> torch.Generator:
@@ -177,12 +176,11 @@ class _Patient:
             same_answer=self.answers.same,
             rng=self.rng,
         )
-        mean = bootstrap(found.score)
-        centred, readout, same = (
-            bootstrap(part).mean for part in (found.state.centred, found.readout.centred, found.same_answer)
-        )
-        lost = int(found.diverged.sum())
-        return AlignmentRow(str(start), mean.mean, mean.low, mean.high, centred, readout, same, lost)
+        assert found.same_answer is not None
+        parts = (found.state.centred, found.readout.centred, found.same_answer)
+        centred, readout, same = (part.nanmean().item() for part in parts)
+        mean, lost = bootstrap(found.score), int(found.diverged.sum())
+        return AlignmentRow(str(start), mean.value, mean.low, mean.high, centred, readout, same, lost)
 
     def sensitivity(self) -> dict[str, Any]:
         how = {"solver": self.solver, "budget": self.patient_budget}
@@ -239,13 +237,14 @@ class _Patient:
         wrong = self.answers.wrong(output.prediction)
         if wrong is None:
             return {"trust": []}
-        doubts: list[Doubt] = [Misalignment(self.others), Residual(), Disagreement(2, regression=not self.answers.classes)]
-        doubts += [Indecision()] if self.answers.classes else []
+        classes = self.answers.classes
+        doubts: list[Doubt] = [Misalignment(self.others), Residual(), Disagreement(2, regression=not classes)]
+        doubts += [Indecision()] if classes else []
         rows = []
         for doubt in doubts:
             found = doubt(self.model, self.x, output, solver=self.solver, budget=Budget(self.budget.steps))
-            value, low, high = auroc(found, wrong, rng=self.rng)
-            rows.append(Trust(type(doubt).__name__.lower(), value, low, high))
+            told = auroc(found, wrong, rng=self.rng)
+            rows.append(Trust(type(doubt).__name__.lower(), told.value, told.low, told.high))
         return {"trust": rows}
 
     def paths(self) -> dict[str, Any]:

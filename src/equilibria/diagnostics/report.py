@@ -134,7 +134,11 @@ def facts(report: Report) -> list[tuple[str, str, str]]:
         rows += [("periods", ", ".join(f"{period}: {n}" for period, n in report.periods.items()), "length: examples")]
     before = "" if report.untrained_sensitivity is None else f"; untrained: {number(report.untrained_sensitivity)}"
     rows += [
-        ("explained by the input", number(report.sensitivity), f"share of the variance of the limits; 1 is best{before}"),
+        (
+            "explained by the input",
+            number(report.sensitivity),
+            f"share of the limits' variance; 1 is best{before}",
+        ),
         ("contraction rate", number(report.contraction), "spectral radius at the limit; below 1 it pulls together"),
         ("largest stretch", number(report.largest_stretch), "largest singular value there; may exceed 1"),
         ("plain against Anderson", number(report.solver_distance), "relative distance of their limits"),
@@ -144,7 +148,7 @@ def facts(report: Report) -> list[tuple[str, str, str]]:
     if report.attacked is not None:
         rows += [("AA under attack", number(report.attacked), "from starts that were searched for to lead elsewhere")]
     if report.score is not None:
-        under = "" if report.attacked_score is None else f"; under attack (of the attacked): {report.attacked_score:.4g}"
+        under = "" if report.attacked_score is None else f"; of the attacked, under attack: {report.attacked_score:.4g}"
         rows += [("score", number(report.score), f"at the end of the budget{under}")]
     return rows
 

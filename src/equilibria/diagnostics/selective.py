@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from equilibria.diagnostics.bootstrap import Estimate
 from equilibria.solution import require_whole
 
 HIGHEST = torch.finfo(torch.float64).max  # accepts everything but infinite doubt
@@ -21,14 +22,6 @@ class RiskCoverage(NamedTuple):
     coverage: Tensor  # (n,) k / n
     risk: Tensor  # (n,) the expected share of wrong ones, equal doubts being taken in random order
     doubt: Tensor  # (n,) of the k-th answer
-
-
-class Estimate(NamedTuple):
-    """A number and its bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Threshold(NamedTuple):
@@ -65,12 +58,12 @@ def auroc(
     _require_yes_or_no(wrong)
     values, place = doubt.unique(return_inverse=True)
     if wrong.min() == wrong.max():
-        return Estimate(math.nan, math.nan, math.nan)
+        return Estimate(math.nan, math.nan, math.nan, len(doubt))
     bad, good = (place[wrong == side].bincount(minlength=len(values)).double() for side in (1, 0))
     redrawn = [_redraw(counts, resamples, rng) for counts in (bad, good)]
     tail = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
     low, high = _auroc(*redrawn).quantile(tail).tolist()
-    return Estimate(_auroc(bad, good).item(), low, high)
+    return Estimate(_auroc(bad, good).item(), low, high, len(doubt))
 
 
 def threshold_for_overall_error(doubt: Tensor, wrong: Tensor, *, rate: float) -> Threshold:

@@ -121,13 +121,17 @@ def _about_more_steps(more: str, enough: int | None, curve: Curve, higher_is_bet
     if more == "hurt" and curve.score:
         best = max(curve.score) if higher_is_better else min(curve.score)
         at = curve.steps[curve.score.index(best)]
-        return f"More steps hurt: the score is best, {best:.4g}, after {at} steps and {curve.score[-1]:.4g} after {last}."
+        return (
+            f"More steps hurt: the score is best, {best:.4g}, after {at} steps and {curve.score[-1]:.4g} after {last}."
+        )
     if more == "will not help":
         there = f"answers stay the same from step {enough} on" if enough is not None else "it is not getting anywhere"
         return f"More steps than these will not help: {there}."
     if more == "will help":
         return f"Answers still change at step {last}: more steps will help, as it comes to rest wherever it starts."
-    seen = f"answers change little after step {enough}" if enough is not None else f"answers still change at step {last}"
+    seen = (
+        f"answers change little after step {enough}" if enough is not None else f"answers still change at step {last}"
+    )
     return f"More steps may help: {seen}."
 
 
@@ -143,6 +147,6 @@ def _remedies(behaviour: str, independent: bool | None, more: str) -> list[str]:
         remedies += ["Train from mixed starts (Mixed) and at random depths (Uniform): both promote path independence."]
     if more == "hurt":
         remedies += ["Until then, stop where the score is best; the trained depth is usually near it."]
-    if behaviour == WORDS[Regime.NOT_SETTLED]:
+    if behaviour == WORDS[Regime.NOT_SETTLED] and more != "will not help":
         remedies += ["Diagnose with a larger budget first."]
     return remedies
