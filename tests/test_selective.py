@@ -151,6 +151,21 @@ def test_accepted_error_is_rarely_above_what_was_asked_for(levels, useful):
     assert coverage.mean() > useful  # it does not keep its promise by saying nothing
 
 
+@pytest.mark.parametrize("levels", [None, 5])
+def test_thresholds_fixed_beforehand_use_the_whole_level(levels):
+    """Tested one after another: the first that is too high passes with probability 1 - confidence at most."""
+    generator, fixed = rng(9), [0.2, 0.4, 0.56, 0.6, 0.8, 1.0]  # the truth is 0.5477
+    found = [
+        threshold_for_accepted_error(*draw(300, generator, levels=levels), rate=0.1, confidence=0.8, thresholds=fixed)
+        for _ in range(SETS)
+    ]
+    coverage = torch.tensor([true_coverage(threshold.doubt, levels) for threshold in found])
+    violated = (coverage**2 / 3 > 0.1).double().mean().item()
+    assert violated <= 0.2 + 3 * math.sqrt(0.16 / SETS)
+    assert violated > (0.1 if levels is None else 0)  # 0.56 is nearly right, so the level is nearly used
+    assert coverage.mean() > 0.35
+
+
 def test_where_every_acceptance_is_a_mistake_there_are_few():
     """Errors that the doubt does not see, at just above the rate: the hardest case, in which guessing fails often."""
     generator, rate, accepted, guessed = rng(8), 0.1, 0, 0
@@ -185,6 +200,12 @@ def test_clopper_pearson_at_full_coverage():
         zeros = torch.zeros(n)
         found = threshold_for_accepted_error(zeros, zeros, rate=0.05, confidence=0.9, candidates=1)
         assert (found.coverage == 1) == passes
+
+
+def test_many_equal_doubts_need_a_threshold_beforehand():
+    doubt, wrong = torch.tensor([0.0] * 100 + [1.0] * 9), torch.tensor([0] * 100 + [1] * 9)
+    assert threshold_for_accepted_error(doubt, wrong, rate=0.05, thresholds=[0.0, 1.0]).coverage == 100 / 109
+    assert threshold_for_accepted_error(doubt, wrong, rate=0.05, thresholds=[1.0, 0.0]).coverage == 0
 
 
 def test_infinite_doubt_is_never_accepted():
