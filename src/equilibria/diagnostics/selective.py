@@ -5,6 +5,8 @@ accepted when its doubt is at most a threshold, which is what `model.predict(x, 
 """
 
 import math
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import torch
@@ -85,33 +87,48 @@ def threshold_for_overall_error(doubt: Tensor, wrong: Tensor, *, rate: float) ->
 
 
 def threshold_for_accepted_error(
-    doubt: Tensor, wrong: Tensor, *, rate: float, confidence: float = 0.9, candidates: int = 20
+    doubt: Tensor,
+    wrong: Tensor,
+    *,
+    rate: float,
+    confidence: float = 0.9,
+    candidates: int = 20,
+    thresholds: Sequence[float] | None = None,
 ) -> Threshold:
     """A threshold at which at most `rate` of the accepted answers are wrong, with this confidence.
 
     With probability `confidence` over calibration sets of independent examples, P(wrong | accepted) <= rate
     for new examples of the same kind, or nothing is accepted. That share need not grow with the threshold,
-    so conformal risk control does not apply. Instead it is tested: at `candidates` ranks of the calibration
-    set, by the exact binomial (Clopper-Pearson) test, at a level of (1 - confidence) / candidates each
-    (Learn then Test, Angelopoulos et al., 2021; Geifman and El-Yaniv, 2017). The largest that passes is taken.
+    so conformal risk control does not apply. Instead it is tested, by the exact binomial (Clopper-Pearson) test
+    (Learn then Test, Angelopoulos et al., 2021; Geifman and El-Yaniv, 2017).
+
+    Args:
+        candidates: at how many ranks of the calibration set to test, at a level of (1 - confidence) / candidates
+            each. The largest that passes is taken.
+        thresholds: thresholds to test instead, chosen without this calibration set, the safest first. They are tested
+            in this order at the full level until one fails, and the last that passes is taken. Better when many
+            doubts are equal: a rank never lies just above them.
     """
     doubt, wrong = _checked(doubt, wrong)
     _require_yes_or_no(wrong)
     _require_rate("rate", rate)
     _require_rate("confidence", confidence)
     require_whole("candidates", candidates, least=1, why="it is the number of thresholds to try")
+
+    def passes(threshold: float, level: float) -> bool:
+        accepted = doubt <= threshold
+        return _binomial_tail(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level
+
+    if thresholds is not None:
+        passed = list(takewhile(lambda threshold: passes(threshold, 1 - confidence), thresholds))
+        return _threshold(passed[-1] if passed else -math.inf, doubt, wrong)
     # Given the k-th smallest doubt, the examples strictly below it are independent draws from those that a threshold
     # there accepts, so the count of wrong ones is binomial although the threshold comes from the data. That holds
     # for each rank alone: to test one rank after another until the first failure, thresholds must be fixed beforehand.
     ranked = doubt.sort().values
-    level = (1 - confidence) / candidates
-    for candidate in reversed(range(1, candidates + 1)):
-        rank = candidate * len(doubt) // candidates
-        threshold = _below(ranked[rank].item()) if candidate < candidates else HIGHEST
-        accepted = doubt <= threshold
-        if _binomial_tail(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level:
-            return _threshold(threshold, doubt, wrong)
-    return _threshold(-math.inf, doubt, wrong)
+    cuts = [_below(ranked[k * len(doubt) // candidates].item()) for k in range(1, candidates)]
+    passing = (cut for cut in (HIGHEST, *reversed(cuts)) if passes(cut, (1 - confidence) / candidates))
+    return _threshold(next(passing, -math.inf), doubt, wrong)
 
 
 def _auroc(bad: Tensor, good: Tensor) -> Tensor:
