@@ -88,6 +88,8 @@ class Attack:
         if self.json:
             print(json.dumps({name: _plain(value) for name, value in asdict(result).items()}))
         else:
+            where = f"at {result.difficulty}, {result.steps} steps, {result.examples} examples"
+            Console().print(f"{result.folder} {where}", soft_wrap=True)
             Console().print(_table(result))
         return 0
 
@@ -147,8 +149,7 @@ class Attack:
 
 
 def _table(result: Attacked) -> Table:
-    title = f"{result.folder} at {result.difficulty}, {result.steps} steps, {result.examples} examples"
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
+    table = Table(box=None, padding=(0, 1))
     for heading in ("", "AA", "score", "diverged"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     table.add_row("usual", f"{result.alignment:.4f}", f"{result.score:.4g}", str(result.alignment_diverged))
