@@ -32,7 +32,7 @@ def judge(
     higher_is_better: bool = True,
 ) -> Verdict:
     """The verdict on a model."""
-    behaviour = _behaviour(regimes, sensitivity)
+    behaviour = _behaviour(regimes, alignment, sensitivity)
     independent = _path_independent(behaviour, alignment)
     enough = _enough_steps(curve)
     more = _more_steps(behaviour, independent, curve, enough, higher_is_better)
@@ -41,12 +41,14 @@ def judge(
     return Verdict(behaviour, independent, more, enough, sentences, _remedies(behaviour, independent, more))
 
 
-def _behaviour(regimes: Mapping[Regime, int], sensitivity: float) -> str:
+def _behaviour(regimes: Mapping[Regime, int], alignment: Sequence[AlignmentRow], sensitivity: float) -> str:
     total = sum(regimes.values())
     if regimes.get(Regime.DIVERGENCE, 0) > SOME * total:
         return WORDS[Regime.DIVERGENCE]
     settled = regimes.get(Regime.FIXED_POINT, 0) + regimes.get(Regime.CYCLE, 0)
-    if regimes.get(Regime.COLLAPSE, 0) > MOST * total or (settled > MOST * total and sensitivity < INFLUENCE):
+    # The input may explain little because nothing matters, or because the start does: the latter is path dependence.
+    nothing_matters = sensitivity < INFLUENCE and _worst(alignment) >= PATH_INDEPENDENT
+    if regimes.get(Regime.COLLAPSE, 0) > MOST * total or (settled > MOST * total and nothing_matters):
         return WORDS[Regime.COLLAPSE]
     most = max(regimes, key=lambda regime: regimes[regime])
     if most is Regime.CYCLE or (most is Regime.FIXED_POINT and regimes[most] >= MOST * total):
@@ -61,11 +63,14 @@ def _path_independent(behaviour: str, alignment: Sequence[AlignmentRow]) -> bool
         return False
     if behaviour == WORDS[Regime.COLLAPSE]:
         return None  # the same limit for all: raw alignment is high, and means nothing
-    worst = min(min(row.cosine, row.same_answer) for row in alignment)
-    if worst >= PATH_INDEPENDENT:
+    if _worst(alignment) >= PATH_INDEPENDENT:
         return True
     # Starts that have not been forgotten yet are no proof that they never will be.
     return None if behaviour == WORDS[Regime.NOT_SETTLED] else False
+
+
+def _worst(alignment: Sequence[AlignmentRow]) -> float:
+    return min(min(row.cosine, row.same_answer) for row in alignment)
 
 
 def _enough_steps(curve: Curve) -> int | None:

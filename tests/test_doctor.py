@@ -1,0 +1,224 @@
+"""The doctor says of maps with known answers what is the matter with them, and of strangers' models too."""
+
+import json
+import math
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from problems import rng
+from small_run import RECIPE
+from torch import nn
+
+from equilibria import EquilibriumModel
+from equilibria.cli import main
+from equilibria.diagnostics import diagnose, from_function
+from equilibria.diagnostics.report import FORMAT
+from equilibria.training import train
+
+N = 6
+
+
+class Looped:
+    """A stranger's model: three methods, and a step that is given."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def init(self, x):
+        return torch.zeros_like(x)
+
+    def readout(self, z):
+        return z
+
+
+def inputs(count=24):
+    return torch.randn(count, N, generator=rng(3))
+
+
+def turned(z, degrees):
+    a = math.radians(degrees)
+    rotation = torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]])
+    return (z.view(-1, N // 2, 2) @ rotation.T).flatten(1)
+
+
+CONTRACTION = Looped(lambda z, x: 0.5 * z + x)
+QUICK = {"budget": 64, "others": 3, "attacks": False}
+
+
+class TestVerdicts:
+    def test_a_contraction_settles_and_more_steps_will_not_help(self):
+        report = diagnose(CONTRACTION, inputs(), **QUICK)
+        assert report.verdict.behaviour == "settles"
+        assert report.verdict.path_independent is True
+        assert report.verdict.more_steps == "will not help"
+        assert report.verdict.enough_steps is not None
+        assert report.verdict.enough_steps <= 16
+        assert report.contraction == pytest.approx(0.5, abs=1e-3)
+        assert report.sensitivity == pytest.approx(1, abs=1e-3)
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)
+        assert report.verdict.remedies == []
+
+    def test_a_map_that_keeps_what_it_starts_with_is_path_dependent(self):
+        report = diagnose(Looped(lambda z, x: torch.where(z.abs() > 0, z, x)), inputs(), **QUICK)
+        assert report.verdict.path_independent is False
+        assert any("mixed starts" in remedy for remedy in report.verdict.remedies)
+
+    def test_drift_and_divergence(self):
+        drift = diagnose(Looped(lambda z, x: z + x), inputs(), **QUICK)
+        assert drift.verdict.behaviour == "drifts"
+        explosion = diagnose(Looped(lambda z, x: 3 * z + x), inputs(), **QUICK)
+        assert explosion.verdict.behaviour == "diverges"
+        assert explosion.verdict.path_independent is False
+        assert any("norm" in remedy for remedy in explosion.verdict.remedies)
+        assert explosion.alignment[0].diverged > 0
+
+    def test_cycles_are_told_with_their_period(self):
+        report = diagnose(Looped(lambda z, x: turned(z - x, 120) + x + 0.1), inputs(), **QUICK)
+        assert report.verdict.behaviour == "cycles"
+        assert report.periods == {"3": 24}
+
+    def test_a_model_that_ignores_its_input(self):
+        report = diagnose(Looped(lambda z, x: 0.5 * z + 1), inputs(), **QUICK)
+        assert report.verdict.behaviour == "ignores its input"
+        assert report.verdict.path_independent is None
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # which means nothing, and that is said
+        assert "means nothing" in report.verdict.sentences[1]
+
+    def test_a_budget_that_is_too_short_is_no_proof_of_path_dependence(self):
+        line = torch.full((1, 1), 5.0)  # answers are about which side of it a number is on
+
+        def side(z):
+            return torch.cat((z[:, :1], line.expand(len(z), 1)), 1)
+
+        slow = from_function(lambda z, x: 0.99 * z + x, init=torch.zeros_like, readout=side)
+        report = diagnose(slow, inputs(), budget=20, others=3, attacks=False)
+        assert report.verdict.behaviour == "not settled within the budget"
+        assert report.verdict.path_independent is None
+        assert any("larger budget" in remedy for remedy in report.verdict.remedies)
+
+    def test_more_steps_hurt_when_the_score_falls(self):
+        """The state passes through the target and goes on."""
+        x = inputs()
+        report = diagnose(Looped(lambda z, x: z + x / 8), x, x, **QUICK)
+        assert report.verdict.more_steps == "hurt"
+        assert report.curve.score is not None
+        best = report.curve.steps[report.curve.score.index(max(report.curve.score))]
+        assert 6 <= best <= 11
+        assert f"after {best} steps" in report.verdict.sentences[2]
+
+
+class TestReport:
+    def test_everything_is_there_and_survives_json(self, tmp_path):
+        targets = inputs().argmax(1)
+        report = diagnose(CONTRACTION, inputs(), targets, budget=30, others=3)
+        report.save_json(tmp_path / "report.json")
+        data = json.loads((tmp_path / "report.json").read_text())
+        assert data == report.data()
+        assert data["format"] == FORMAT
+        assert data["score"] == 1.0
+        assert data["attacked"] == pytest.approx(1, abs=1e-3)
+        assert {row["start"] for row in data["alignment"]} == {"swapped", "noise x 1", "noise x 10"}
+        assert len(data["trust"]) == 4
+
+    def test_trust_is_measured_where_there_are_wrong_answers(self):
+        targets = inputs().argmax(1)
+        targets[:6] = (targets[:6] + 1) % N  # mistakes that nothing can foresee
+        report = diagnose(CONTRACTION, inputs(), targets, **QUICK)
+        assert report.score == pytest.approx(18 / 24)
+        by_name = {row.doubt: row for row in report.trust}
+        assert by_name["indecision"].low <= by_name["indecision"].auroc <= by_name["indecision"].high
+
+    def test_the_page_stands_alone(self, tmp_path):
+        diagnose(CONTRACTION, inputs(), **QUICK).save_html(tmp_path / "page.html")
+        page = (tmp_path / "page.html").read_text()
+        assert page.count("<svg") == 2
+        assert "path independent" in page
+        for name in ("http://www.w3.org", "http://purl.org", "http://creativecommons", "https://matplotlib.org"):
+            page = page.replace(name, "")  # names of vocabularies, which nobody loads
+        assert "http" not in page
+
+    def test_the_same_seed_gives_the_same_report(self):
+        one, other = (diagnose(CONTRACTION, inputs(), **QUICK).data() for _ in range(2))
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+    def test_progress_is_told(self):
+        seen = []
+        diagnose(CONTRACTION, inputs(), **QUICK, watch=lambda what, share: seen.append((what, share)))
+        assert seen[0][1] == 0
+        assert seen[-1] == ("done", 1.0)
+
+    def test_the_model_is_left_as_it_was(self):
+        model = EquilibriumModel(nn.Linear(N, N), lambda z, u: torch.tanh(0.5 * z + u), nn.Linear(N, 3)).train()
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        diagnose(model, inputs(), **QUICK)
+        assert model.training
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert all(parameter.grad is None for parameter in model.parameters())
+
+
+class TestMisuse:
+    def test_a_batch_of_one(self):
+        with pytest.raises(ValueError, match="at least two inputs"):
+            diagnose(CONTRACTION, inputs(1))
+
+    def test_targets_of_another_length(self):
+        with pytest.raises(ValueError, match="24 inputs and 5 targets"):
+            diagnose(CONTRACTION, inputs(), torch.zeros(5))
+
+    def test_a_model_without_a_method(self):
+        class Half:
+            def init(self, x):
+                return x
+
+        with pytest.raises(TypeError, match=r"no step.*no readout"):
+            diagnose(Half(), inputs())
+
+    def test_a_step_that_changes_shapes(self):
+        wrong = from_function(lambda z, x: z[:, :2], init=lambda x: x, readout=lambda z: z)
+        with pytest.raises(ValueError, match="keep shape"):
+            diagnose(wrong, inputs())
+
+
+MODULE = """
+import torch
+class Mine:
+    def init(self, x): return torch.zeros_like(x)
+    def step(self, z, x): return 0.5 * z + x
+    def readout(self, z): return z
+def case():
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    return Mine(), x, x.argmax(1)
+nothing = 3
+"""
+
+
+class TestCommand:
+    def test_a_run(self, tmp_path, capsys):
+        run = train(replace(RECIPE, optim=replace(RECIPE.optim, steps=30)), tmp_path / "run")
+        page = tmp_path / "page.html"
+        words = ["diagnose", str(run.folder), "--examples", "12", "--steps", "20", "--others", "2"]
+        assert main([*words, "--html", str(page), "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["examples"], report["steps"]) == (12, 20)
+        assert 0 <= report["score"] <= 1
+        assert page.is_file()
+        assert main([*words, "--no-attack"]) == 0
+        assert "Other starts" in capsys.readouterr().out
+
+    def test_an_object_of_ones_own(self, tmp_path, capsys, monkeypatch):
+        (tmp_path / "my_looped_model.py").write_text(MODULE)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        assert main(["diagnose", "my_looped_model:case", "--json", "--steps", "40", "--no-attack"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["verdict"]["path_independent"] is True
+        for words, message in (
+            ("my_looped_model:nothing", "must be, or return, (model, inputs)"),
+            ("my_looped_model:absent", "cannot find my_looped_model:absent"),
+            ("no_such_module:x", "cannot find no_such_module:x"),
+            ("no_such_folder", "neither the folder of a run nor module:object"),
+        ):
+            assert main(["diagnose", words]) != 0
+            assert message in capsys.readouterr().err
