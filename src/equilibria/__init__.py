@@ -1,5 +1,6 @@
 """Equilibrium models: networks whose answer is the state that a learned map settles on."""
 
+from equilibria.diagnostics import diagnose
 from equilibria.folders import load, save
 from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Phantom
 from equilibria.model import Answer, EquilibriumModel, Output
@@ -32,6 +33,7 @@ __all__ = [
     "Thought",
     "Unchanged",
     "Why",
+    "diagnose",
     "load",
     "save",
     "solve",
