@@ -33,7 +33,7 @@ def test_it_finds_what_the_run_has_recorded(run, capsys):
     assert (point["difficulty"], point["steps"], point["examples"]) == (6, 4, 12)
     swapped = point["alignments"][0]
     assert (swapped["start"], swapped["solves"], swapped["diverged"]) == ("swapped", 10, 0)
-    assert swapped["state"]["cosine"]["mean"] == pytest.approx(recorded["alignment"], abs=1e-5)
+    assert swapped["state"]["cosine"]["value"] == pytest.approx(recorded["alignment"], abs=1e-5)
 
 
 def test_every_start_space_and_measure_has_an_interval(run, capsys):
@@ -46,7 +46,7 @@ def test_every_start_space_and_measure_has_an_interval(run, capsys):
         for space in ("state", "readout"):
             assert set(one[space]) == set(Agreement._fields)
             for estimate in one[space].values():
-                assert estimate["low"] <= estimate["mean"] <= estimate["high"]
+                assert estimate["low"] <= estimate["value"] <= estimate["high"]
                 assert estimate["examples"] == 12
 
 
@@ -82,7 +82,7 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
     (found,) = measured(capsys, tmp_path, "--at", 8, 9, "--examples", 6, "--others", 2, "--noise", 1)
     swapped = found["points"][0]["alignments"][0]
     assert swapped["diverged"] == 12
-    assert swapped["state"]["cosine"] == {"mean": None, "low": None, "high": None, "examples": 0}
+    assert swapped["state"]["cosine"] == {"value": None, "low": None, "high": None, "examples": 0}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_auroc_counts_pairs(pairs):
     found = auroc(doubt, wrong, resamples=20, rng=rng())
     bad, good = doubt[wrong], doubt[~wrong]
     if not len(bad) or not len(good):
-        assert all(math.isnan(number) for number in found)
+        assert all(math.isnan(number) for number in found[:3])
         return
     wins = (bad[:, None] > good).double() + 0.5 * (bad[:, None] == good)
     assert found.value == pytest.approx(wins.mean().item())
@@ -66,7 +66,7 @@ def test_the_best_and_the_worst_order():
     assert aurc(torch.arange(4.0), wrong) == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4)
     assert aurc(-torch.arange(4.0), wrong) == pytest.approx((1 + 1 + 2 / 3 + 1 / 2) / 4)
     assert aurc(torch.zeros(4), wrong) == 0.5
-    assert auroc(torch.arange(4.0), wrong, rng=rng()) == (1, 1, 1)
+    assert auroc(torch.arange(4.0), wrong, rng=rng())[:3] == (1, 1, 1)
 
 
 def test_the_bootstrap_interval_covers():
