@@ -60,7 +60,7 @@ def lines(rounds: int):
     solvers = {"Picard": Picard(), "Anderson": Anderson()}
     found = {name: ours(model, x, solver, STEPS) for name, solver in solvers.items()}
     for name, alignment in found.items():
-        yield Line(f"{name}: AA", alignment.interval().mean, "")
+        yield Line(f"{name}: AA", alignment.interval().value, "")
         yield Line(f"{name}: steps of a usual solve, mean", alignment.usual.steps.double().mean().item(), "")
     contestants = {name: lambda solver=solver: ours(model, x, solver, STEPS) for name, solver in solvers.items()}
     seconds = best_times({"loop": lambda: by_hand(model, x, STEPS), **contestants}, rounds=rounds, warmup=0)

@@ -56,7 +56,7 @@ def lines(parts: dict[int, dict[str, Tensor]]):
         yield Line(f"{mix}: wrong", joined["wrong"].mean().item())
         for name in DOUBTS:
             found = auroc(joined[name], joined["wrong"], rng=torch.Generator().manual_seed(0))
-            yield Line(f"{mix}: AUROC of {name}", *found)
+            yield Line(f"{mix}: AUROC of {name}", found.value, found.low, found.high)
             yield Line(f"{mix}: AURC of {name}", aurc(joined[name], joined["wrong"]))
         calibration = torch.randperm(len(joined["wrong"]), generator=torch.Generator().manual_seed(1)) % 2 == 0
         for name in DOUBTS:
