@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from equilibria.nets import ConvNet, DenseNet, GraphNet, MatrixNet
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
-from equilibria.training.depths import Uniform
+from equilibria.training.depths import Fixed, Uniform
 from equilibria.training.extras import StateNoise
 from equilibria.training.recipe import Evaluation, Optim, Recipe
-from equilibria.training.starts import Mixed
+from equilibria.training.starts import Mixed, Zeros
 
 PREFIX_SUM = Recipe(
     name="prefix_sum/fast",
@@ -113,7 +113,36 @@ RECIPES: dict[str, Recipe] = {
             evaluation=Evaluation(at=((64, 100),), every=100, finally_at=((32, 50, 100, 50), (512, 350, 24, 12))),
             source="prefix_sum/fast, shorter: for the quickstart",
         ),
+        replace(
+            PREFIX_SUM,
+            name="prefix_sum/path_dependent",
+            net=replace(PREFIX_SUM.net, norm="none", weight_norm=True),
+            start=Zeros(),
+            depth=Fixed(16),
+            evaluation=Evaluation(
+                at=((32, 16), (32, 64)),
+                every=200,
+                finally_at=((32, 16, 1000, 100), (32, 64, 1000, 100), (64, 32, 1000, 100), (64, 100, 1000, 100)),
+            ),
+            source="a control: right at the depth of its training, and lost from other starts and with more steps",
+        ),
         MAZES,
+        replace(
+            MAZES,
+            name="mazes/path_dependent",
+            net=replace(MAZES.net, norm="none", weight_norm=True),
+            start=Zeros(),
+            depth=Fixed(15),
+            extras=(),
+            optim=replace(MAZES.optim, steps=1500),
+            select="last",
+            evaluation=Evaluation(
+                at=((9, 15), (9, 60), (13, 20)),
+                every=500,
+                finally_at=((9, 15, 1000, 100), (9, 60, 1000, 100), (13, 20, 1000, 100), (13, 100, 1000, 100)),
+            ),
+            source="a control: weight norm and depth 15 from zero, as the paper's path-dependent net (Table 1)",
+        ),
         BLURRY_MNIST,
         MATRIX_INVERSION,
         replace(
