@@ -9,10 +9,13 @@ from equilibria.training.extras import StateNoise
 from equilibria.training.recipe import Evaluation, Optim, Recipe
 from equilibria.training.starts import Mixed, Zeros
 
+SEQUENCE_NET = ConvNet(width=32, injection="concat", blocks=1, norm="channel")
+IMAGE_NET = replace(SEQUENCE_NET, stride=2)
+
 PREFIX_SUM = Recipe(
     name="prefix_sum/fast",
     task=PrefixSum(),
-    net=ConvNet(width=32, injection="concat", blocks=1, norm="channel"),
+    net=SEQUENCE_NET,
     start=Mixed(),
     depth=Uniform(3, 24),
     optim=Optim(steps=600, batch=150, lr=1e-3, schedule="cosine", warmup=50, averaging=0.99),
@@ -35,7 +38,7 @@ PREFIX_SUM = Recipe(
 MAZES = Recipe(
     name="mazes/fast",
     task=Mazes(),
-    net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2),
+    net=IMAGE_NET,
     start=Mixed(),
     depth=Uniform(8, 28),
     extras=(StateNoise(0.5),),
@@ -116,7 +119,7 @@ RECIPES: dict[str, Recipe] = {
         replace(
             PREFIX_SUM,
             name="prefix_sum/path_dependent",
-            net=replace(PREFIX_SUM.net, norm="none", weight_norm=True),
+            net=replace(SEQUENCE_NET, norm="none", weight_norm=True),
             start=Zeros(),
             depth=Fixed(16),
             evaluation=Evaluation(
@@ -130,7 +133,7 @@ RECIPES: dict[str, Recipe] = {
         replace(
             MAZES,
             name="mazes/path_dependent",
-            net=replace(MAZES.net, norm="none", weight_norm=True),
+            net=replace(IMAGE_NET, norm="none", weight_norm=True),
             start=Zeros(),
             depth=Fixed(15),
             extras=(),
