@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from equilibria import Budget
+from equilibria.diagnostics import attack
 from equilibria.training import RECIPES, Run
 from equilibria.training.evaluate import measure
 
@@ -15,6 +18,7 @@ RESULTS = Path(__file__).parent.parent / "results"
 # Recipe -> (difficulty, how good the median of the seeds must be), scores and errors alike.
 PROMISED = {
     "prefix_sum/fast": {64: 0.999, 128: 0.999, 256: 0.999, 512: 0.999, 1024: 0.99},
+    "mazes/fast": {9: 0.999, 13: 0.99, 25: 0.95},
     "blurry_mnist/fast": {},
     "matrix_inversion/fast": {0.5: 0.0108, 0.1: 0.2083},
     "edge_copy/fast": {10: 1e-4, 15: 1e-4, 30: 1e-4},
@@ -79,7 +83,24 @@ def test_the_weights_give_the_recorded_numbers(run):
     measured = measure(run.model(), run.recipe.task, recorded["difficulty"], budget, examples=40, alignment_examples=12)
     spread = 4 * max(recorded["standard_error"] * (1000 / 40) ** 0.5, 1e-6)
     assert measured.score == pytest.approx(recorded["score"], abs=spread)
-    assert measured.alignment == pytest.approx(recorded["alignment"], abs=0.02)
+    few = 0.02 if recorded["alignment"] > 0.95 else 0.2  # that of path-dependent nets varies from example to example
+    assert measured.alignment == pytest.approx(recorded["alignment"], abs=few)
+
+
+@pytest.mark.parametrize(("task", "difficulty"), [("prefix_sum", 32), ("mazes", 9)])
+def test_attacks_break_the_path_dependent_nets_alone(task, difficulty):
+    scores = {}
+    for name in ("fast", "path_dependent"):
+        run = Run(RESULTS / task / name / "seed-0")
+        steps = next(one["steps"] for one in run.summary["measurements"] if one["difficulty"] == difficulty)
+        batch = run.recipe.task.sample(8, difficulty, torch.Generator().manual_seed(0))
+        rng, budget = torch.Generator().manual_seed(0), Budget(steps)
+        model = run.model()
+        found = attack(model, batch.x, budget=budget, restarts=2, updates=30, through=20, rng=rng)
+        scores[name] = found.scores(model, run.recipe.task, batch)
+    assert scores["fast"].attacked.mean() == 1
+    assert scores["path_dependent"].usual.mean() >= 0.8
+    assert scores["path_dependent"].attacked.mean() <= 0.125
 
 
 def test_results_hold_nothing_unfinished():
