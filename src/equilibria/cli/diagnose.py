@@ -42,7 +42,7 @@ class Diagnose:
     what: tyro.conf.Positional[str]
     """Folder of a run, or module:object."""
     difficulty: float | None = None
-    """Of the run's task; left out: the hardest that is measured during training."""
+    """Of the run's task; left out: the first that is measured during training."""
     steps: int = 0
     """Of every solve; 0: those of the evaluation at that difficulty, or 200."""
     examples: int = 100
@@ -100,7 +100,7 @@ class Diagnose:
         points = dict(recipe.evaluation.at) or {point[0]: point[1] for point in recipe.evaluation.finally_at}
         difficulty: Any = self.difficulty
         if difficulty is None:
-            difficulty = list(points)[-1] if points else recipe.task.train_difficulties[-1]
+            difficulty = next(iter(points), recipe.task.train_difficulties[-1])
         elif float(difficulty).is_integer():
             difficulty = int(difficulty)
         task = recipe.task.held_out()
