@@ -15,6 +15,7 @@ import torch
 from small_run import RECIPE
 from torch import nn
 
+import equilibria
 from equilibria import Budget, EquilibriumModel
 from equilibria.cli import main
 from equilibria.nets import ConvNet
@@ -57,6 +58,21 @@ def test_numbers_are_not_claimed_for_other_weights(run, tmp_path):
     model.save_pretrained(tmp_path / "hub")
     assert "No measurements are recorded" in (tmp_path / "hub" / "README.md").read_text()
     assert not (tmp_path / "hub" / "summary.json").exists()
+
+
+def test_nor_are_they_left_over_from_earlier_ones(run, tmp_path):
+    model = run.model()
+    model.save_pretrained(tmp_path / "hub")
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    model.save_pretrained(tmp_path / "hub")
+    assert "No measurements are recorded" in (tmp_path / "hub" / "README.md").read_text()
+    assert EquilibriumModel.from_pretrained(tmp_path / "hub").record is None
+    equilibria.save(model, run.folder)  # other weights beside the numbers of a run
+    assert equilibria.load(run.folder).record is None
+    (tmp_path / "hub" / "README.md").write_text("my own words")
+    model.save_pretrained(tmp_path / "hub")
+    assert (tmp_path / "hub" / "README.md").read_text() == "my own words"
 
 
 def test_models_of_ones_own_parts_and_untrained_nets(tmp_path):

@@ -93,16 +93,18 @@ def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(capsys):
     assert "add --on ray" in capsys.readouterr().err
 
 
-def test_a_port_that_is_no_cluster_is_told_within_seconds(tmp_path):
+@pytest.mark.parametrize("mode", ["disabled", "token"])
+def test_a_port_that_is_no_cluster_is_told_within_seconds(tmp_path, mode):
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         there = ["--on", "ray", "--address", f"127.0.0.1:{server.server_port}"]
         command = [sys.executable, "-m", "equilibria", "sweep", "edge_copy/fast", *there]
         begin = time.monotonic()
-        finished = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        alone = os.environ | {"HOME": str(tmp_path), "RAY_AUTH_MODE": mode}  # without anybody's token
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=alone)
         server.shutdown()
     assert time.monotonic() - begin < 30  # Python and torch start in this time too, on a busy machine
-    assert "does not let us join a Ray cluster (tried for 6 s)" in finished.stderr
+    assert "does not let us join a Ray cluster" in finished.stderr
     assert finished.returncode == 1
 
 
@@ -119,3 +121,10 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     assert process.returncode == 130, errors
     (state,) = tmp_path.glob("runs/*/state-*.safetensors")
     assert int(state.name.split("-")[1]) > 0
+
+
+def test_room_that_no_node_has_is_told(tmp_path):
+    command = [sys.executable, "-m", "equilibria", "sweep", "edge_copy/fast", "--on", "ray", "--gpus", "7"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=NOT_NICE)
+    assert finished.returncode == 1
+    assert "no node of the cluster has 1 CPUs and 7 GPUs" in finished.stderr

@@ -138,3 +138,7 @@ def test_the_table_has_a_row_for_every_run_and_the_same_columns_in_each(tmp_path
     assert done["score/6_after_4"] == measured["score"]
     assert rest["score/6_after_4"] is None
     assert table(tmp_path / "nothing") == []
+    (tmp_path / "finished" / "summary.json").write_text("")
+    rows = {Path(row["folder"]).name: row for row in table(tmp_path)}
+    assert "summary.json is damaged" in rows["finished"]["state"]
+    assert rows["unfinished"]["state"] == "unfinished"

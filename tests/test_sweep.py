@@ -139,3 +139,51 @@ def test_control_c_saves_and_the_same_command_goes_on(tmp_path):
     states = list((tmp_path / "runs").glob("*/state-*"))
     assert len({path.parent for path in states}) == 2, "those that ran are saved, no other was begun"
     assert Recipe.load(states[0].parent / "recipe.json").optim.steps == 3000
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3.0, 6.0])
+def test_control_c_while_workers_start_fails_nothing(tmp_path, seconds):
+    (tmp_path / "recipe.json").write_text(replace(RECIPE, optim=Optim(steps=30_000, batch=8)).to_json())
+    command = [sys.executable, "-m", "equilibria", "sweep", "recipe.json", "--grid", "seed=0..3", "--workers", "2"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not len(_children(process.pid)):  # the command has read its arguments and starts its workers
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "failed" not in output
+    assert not list(tmp_path.glob("runs/*/failed.txt"))
+
+
+def _children(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return file.read().split()
+    except OSError:
+        return []
+
+
+def test_a_run_that_is_trained_elsewhere_is_no_failure(tmp_path):
+    with Run(tmp_path / SHORT.id).locked():
+        (entry,) = sweep([SHORT], tmp_path, workers=1)
+    assert entry.state == "busy"
+    assert "another process" in entry.reason
+    assert [entry.state for entry in sweep([SHORT, SHORT], tmp_path, workers=2)] == ["finished"]  # and twice is once
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--grid", "seed=0", "seed=1"], "the axis seed is given twice"),
+        (["--grid", "seed=0", "--grid", "optim.lr=1"], "--grid is given twice"),
+        (["--grid", "lr=1"], "did you mean optim.lr"),
+        (["--gpus", "1"], "add --on ray"),
+        (["--on", "ray", "--workers", "2"], "--workers is about the local pool"),
+    ],
+)
+def test_flags_that_would_be_ignored_are_refused(words, message, capsys, tmp_path):
+    assert main(["sweep", "edge_copy/fast", "--out", str(tmp_path), *words]) == 1
+    assert message in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 import torch
 from small_run import RECIPE, interrupted, loss_lines
 
-from equilibria.training import Evaluation, Optim, Run, train
+from equilibria.training import Evaluation, Optim, Run, StateNoise, train
 from equilibria.training.team import Team
 
 LONG = replace(RECIPE, optim=Optim(steps=200, batch=32, lr=3e-4, averaging=0.9), evaluation=Evaluation(), select="last")
@@ -63,3 +63,17 @@ def test_shares_make_up_the_whole():
     x = torch.arange(12).view(6, 2)
     assert torch.equal(torch.cat([Team(rank, 3).share(x) for rank in range(3)]), x)
     assert Team().share(x) is x
+
+
+def test_members_draw_their_share_of_the_noise_of_one_process():
+    """So that a net that is trained with noise does not depend on how many train it."""
+    whole = Team().noise_like(torch.zeros(6, 3, 2), torch.Generator().manual_seed(5))
+    parts = [Team(rank, 2).noise_like(torch.zeros(3, 3, 2), torch.Generator().manual_seed(5)) for rank in (0, 1)]
+    assert torch.equal(torch.cat(parts), whole)
+    cell = torch.nn.Identity()
+    alone = StateNoise().disturb(cell, 5, torch.Generator().manual_seed(5))(torch.zeros(6, 3))
+    shared = [
+        StateNoise().disturb(cell, 5, torch.Generator().manual_seed(5), Team(rank, 2))(torch.zeros(3, 3))
+        for rank in (0, 1)
+    ]
+    assert torch.equal(torch.cat(shared), alone)

@@ -64,8 +64,9 @@ def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> Equilib
     _fill(model, unpack(read_checked(path, config["weights"]["sha256"]), path), path)
     if (folder / RECIPE).is_file() and (folder / SUMMARY).is_file():
         parts = {"recipe": folder / RECIPE, "summary": folder / SUMMARY}
-        model.record = {name: json.loads(file.read_text()) for name, file in parts.items()}
-        model.record["weights"] = config["weights"]["sha256"]
+        record = {name: json.loads(file.read_text()) for name, file in parts.items()}
+        if record["summary"].get("weights") == config["weights"]["sha256"]:  # the numbers are those of these weights
+            model.record = record
     return model.eval()
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from equilibria.model import EquilibriumModel
 
 PAPER = "arXiv:2211.09961"
+MARK = "<!-- written by equilibria -->"
 
 
 class HubFolder(ModelHubMixin):
@@ -26,9 +27,13 @@ class HubFolder(ModelHubMixin):
         self.model = model
 
     def _save_pretrained(self, save_directory: Path) -> None:
+        card = save_directory / "README.md"
+        if card.is_file() and MARK in card.read_text():
+            card.unlink()  # ours, and about other weights; one that somebody has written stays
         save(self.model, save_directory)
         record = self._record()
         for name, content in ((RECIPE, record.get("recipe")), (SUMMARY, record.get("summary"))):
+            (save_directory / name).unlink(missing_ok=True)
             if content:
                 write_atomically(save_directory / name, (json.dumps(content, indent=1) + "\n").encode())
 
@@ -59,12 +64,12 @@ class HubFolder(ModelHubMixin):
 
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
         data = ModelCardData(library_name="equilibria", tags=["equilibrium-model", "test-time-compute", PAPER])
-        return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_card(self.model, self._record())}")
+        return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{MARK}\n{_card(self.model, self._record())}")
 
     def _record(self) -> dict[str, Any]:
         """Where the model comes from, as long as it still has those weights."""
         record = self.model.record or {}
-        same = record and digest(pack(self.model.state_dict())) == record["weights"]
+        same = record and digest(pack(self.model.state_dict())) == record["summary"]["weights"]
         return record if same else {}
 
 
@@ -91,10 +96,14 @@ def _card(model: "EquilibriumModel", record: dict[str, Any]) -> str:
     for one in summary["measurements"]:
         alignment = "" if one["alignment"] is None else f"{one['alignment']:.4f}"
         lines += [
-            f"| {one['difficulty']} | {one['steps']} | {one['examples']} | {one['score']:.5g} | "
-            f"{one['constant']:.5g} | {alignment} |"
+            f"| {one['difficulty']} | {one['steps']} | {one['examples']} | {_shown(one['score'])} | "
+            f"{_shown(one['constant'])} | {alignment} |"
         ]
     lines += ["", "AA, the asymptotic alignment score, is 1 if the state does not depend on where the solve begins."]
     lines += ["", "## Recipe", ""]
     lines += [f"Run {summary['id']}, {summary['training_seconds']:.0f} s of training, torch {summary['torch']}.", ""]
     return "\n".join([*lines, "```json", json.dumps(recipe, indent=1), "```", ""])
+
+
+def _shown(number: float | None) -> str:
+    return "not finite" if number is None else f"{number:.5g}"

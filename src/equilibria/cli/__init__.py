@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if arguments.count("--grid") > 1:
+            raise ValueError("--grid is given twice, and the second would replace the first; name all axes after one")
         train, arguments = with_recipe(arguments)
         command = tyro.cli(
             Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return command.run()
     except Interrupted as stopped:
-        print(f"{stopped}; to go on: {how_to_go_on(stopped.folder)}", file=sys.stderr)
+        print(f"{stopped}; to go on: {how_to_go_on(stopped.folder, arguments)}", file=sys.stderr)
         return INTERRUPTED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

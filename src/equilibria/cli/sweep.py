@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from equilibria.cli.options import Flag, TrackerName
@@ -61,7 +63,7 @@ class Sweep:
     def run(self) -> int:
         if self.workers < 0:
             raise ValueError(f"--workers must be >= 0, got {self.workers}; 0 takes every core")
-        values = dict(map(parse_axis, self.grid))
+        values = axes_of(self.grid)
         recipes = [recipe for base in _bases(self.recipe) for recipe in grid(base, values)]
         console = Console(stderr=self.json)
         axes = [name for name in values if len(values[name]) > 1]
@@ -84,24 +86,30 @@ class Sweep:
     def _executor(self, stop: threading.Event) -> Executor:
         options = {"machine": self.machine, "track": self.track}
         if self.on == "ray":
+            if self.workers:
+                raise ValueError("--workers is about the local pool; on Ray, --cpus says what each run gets")
             where = {"address": self.address, "cpus": self.cpus, "gpus": self.gpus}
             return partial(run_on_ray, **where, stop=stop, options=options)
-        if self.address:
-            raise ValueError("--address is that of a Ray cluster; add --on ray")
+        if self.address or self.cpus != 1 or self.gpus:
+            raise ValueError("--address, --cpus and --gpus are about a Ray cluster; add --on ray")
         return partial(run_in_pool, workers=self.workers or available_cores(), stop=stop, options=options)
 
     def _end(self, entries: list[Entry], console: Console, *, stopped: bool) -> int:
         if self.json:
             print(json.dumps([_row(entry) for entry in entries]))
         failed = [entry for entry in entries if entry.state == "failed"]
-        for entry in failed:
-            console.print(f"[red]{entry.folder}[/red]: {entry.reason}", soft_wrap=True)
+        others = [entry for entry in entries if entry.state not in ("finished", "skipped", "failed", "waiting")]
+        for entry in failed + others:
+            where, reason = escape(str(entry.folder)), escape(entry.reason)
+            console.print(f"[red]{where}[/red]: {entry.state}: {reason}", soft_wrap=True)
         if failed:
             console.print(f"{len(failed)} of {len(entries)} failed; the same command with --retry tries them again")
         if stopped:
             console.print("stopped; what was running is saved, and the same command goes on")
             return 130
-        return int(bool(failed))
+        if others:
+            console.print(f"{len(others)} of {len(entries)} did not come to an end; the same command goes on with them")
+        return int(bool(failed or others))
 
 
 def progress_table(entries: list[Entry], axes: list[str]) -> Table:
@@ -125,6 +133,16 @@ def progress_table(entries: list[Entry], axes: list[str]) -> Table:
             "" if left is None else f"{left:.0f} s",
         )
     return table
+
+
+def axes_of(words: Sequence[str]) -> dict[str, list[Any]]:
+    """The axes of a grid, each of which may be named once."""
+    axes: dict[str, list[Any]] = {}
+    for name, values in map(parse_axis, words):
+        if name in axes:
+            raise ValueError(f"the axis {name} is given twice; put its values into one: {name}=value,value")
+        axes[name] = values
+    return axes
 
 
 def _bases(name: str) -> list[Recipe]:

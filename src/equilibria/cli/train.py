@@ -19,6 +19,8 @@ from equilibria.training import RECIPES, Measurement, Recipe, Run, train
 from equilibria.training.machine import Machine
 from equilibria.training.team import Team
 
+KEPT = ("--device", "--precision", "--compile", "--track", "--save-every")  # flags that are no part of a recipe
+
 
 @dataclass(frozen=True)
 class Train:
@@ -74,10 +76,16 @@ def show(run: Run, console: Console) -> None:
         console.print(measurement_table(measurements, summary["name"]))
 
 
-def how_to_go_on(folder: Path) -> str:
-    """The command that resumes a run."""
+def how_to_go_on(folder: Path, arguments: list[str]) -> str:
+    """The command that resumes a run; the recipe is in its folder, and how to compute is in the arguments."""
     name = f".{os.sep}{folder}" if str(folder) in RECIPES else str(folder)
-    return f"equilibria train {shlex.quote(name)} --threads {torch.get_num_threads()}"
+    words = ["equilibria", "train", name, "--threads", str(torch.get_num_threads())]
+    kept = False
+    for word in arguments[1:]:
+        if word.startswith("--"):
+            kept = word.partition("=")[0] in KEPT
+        words += [word] if kept else []
+    return shlex.join(words)
 
 
 def with_recipe(arguments: list[str]) -> tuple[Train, list[str]]:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.gradients import Gradient
-from equilibria.layout import noise_like
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solution import Budget, require_share, require_whole
 from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
 from equilibria.training.starts import require_scale
+from equilibria.training.team import Team
 from equilibria.weights import computed_once
 
 
@@ -30,6 +30,11 @@ class Situation(NamedTuple):
     budget: Budget
     rng: torch.Generator
     solves: list[Tensor]  # the steps of each solve of this training step, (batch,): what it cost
+    team: Team = Team()  # the processes that share the batch
+
+    def noise(self) -> Tensor:
+        """A start of noise for every example."""
+        return self.team.noise_like(self.z0, self.rng)
 
     def again(self, z0: Tensor, steps: int | None = None) -> Output:
         """Another solve of the same inputs."""
@@ -42,9 +47,9 @@ class Situation(NamedTuple):
 class Extra:
     """A frozen dataclass that changes a training step."""
 
-    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator) -> nn.Module:
+    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator, team: Team = Team()) -> nn.Module:
         """The cell that is iterated in this training step, `steps` times before anything else is done with it."""
-        del steps, rng
+        del steps, rng, team
         return cell
 
     def change(self, loss: Tensor, now: Situation) -> Tensor:
@@ -69,7 +74,7 @@ class AlignmentPenalty(Extra):
         require_whole("starts", self.starts, least=2, why="alignment is between two states")
 
     def change(self, loss: Tensor, now: Situation) -> Tensor:
-        states = [now.again(noise_like(now.z0, now.rng)).solution.z.flatten(1) for _ in range(self.starts)]
+        states = [now.again(now.noise()).solution.z.flatten(1) for _ in range(self.starts)]
         if self.normalise:
             states = [torch.nn.functional.normalize(state, dim=1) for state in states]
         dots = torch.stack([(one * other).sum(1) for one, other in combinations(states, 2)])  # (pairs, batch)
@@ -117,7 +122,7 @@ class JacobianRegularisation(Extra):
         fz = computed_once(now.model.cell)(z, *now.model.inject(now.batch.x))
         total = torch.zeros((), device=z.device)
         for _ in range(self.probes):
-            e = noise_like(z, now.rng)
+            e = now.team.noise_like(z, now.rng)
             (product,) = torch.autograd.grad(fz, z, e, create_graph=True)
             total = total + product.square().mean()
         return loss + self.weight * total / self.probes
@@ -139,27 +144,36 @@ class StateNoise(Extra):
         require_scale(self.scale)
         require_whole("calm", self.calm, least=0, why="it is a number of steps")
 
-    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator) -> nn.Module:
-        return _Disturbed(cell, self.scale, steps - self.calm, rng)
+    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator, team: Team = Team()) -> nn.Module:
+        return _Disturbed(cell, _Disturbance(self.scale, steps - self.calm, rng, team))
 
 
-class _Disturbed(nn.Module):
-    """A cell whose first `steps` results get noise; the strength of each example is drawn at the first."""
+class _Disturbance:
+    """Adds noise to so many states, the strength of each example being drawn with the first."""
 
-    def __init__(self, cell: nn.Module, scale: float, steps: int, rng: torch.Generator) -> None:
-        super().__init__()
-        self.cell, self._scale, self._left, self._rng = cell, scale, steps, rng
+    def __init__(self, scale: float, steps: int, rng: torch.Generator, team: Team) -> None:
+        self._scale, self._left, self._rng, self._team = scale, steps, rng, team
         self._strength: Tensor | None = None
 
-    def forward(self, z: Tensor, *injection: Tensor) -> Tensor:
-        z = self.cell(z, *injection)
+    def __call__(self, z: Tensor) -> Tensor:
         if self._left <= 0:
             return z
         self._left -= 1
         if self._strength is None:
-            drawn = self._scale * torch.rand(len(z), generator=self._rng)
+            drawn = self._scale * self._team.share(torch.rand(self._team.size * len(z), generator=self._rng))
             self._strength = drawn.view(-1, *(1 for _ in z.shape[1:])).to(z)
-        return z + self._strength * noise_like(z, self._rng)
+        return z + self._strength * self._team.noise_like(z, self._rng)
+
+
+class _Disturbed(nn.Module):
+    """A cell whose results are disturbed. The disturbance is an object, so that stand-ins of the cell share it."""
+
+    def __init__(self, cell: nn.Module, disturbance: _Disturbance) -> None:
+        super().__init__()
+        self.cell, self._disturbance = cell, disturbance
+
+    def forward(self, z: Tensor, *injection: Tensor) -> Tensor:
+        return self._disturbance(self.cell(z, *injection))
 
 
 EXTRAS: dict[str, type[Extra]] = {

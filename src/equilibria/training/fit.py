@@ -90,7 +90,9 @@ class Trainer:
             output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
             loss = recipe.task.loss(output.prediction, batch)
             solves = [output.solution.steps]
-            now = Situation(recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng, solves)
+            now = Situation(
+                recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng, solves, self.team
+            )
             for extra in recipe.extras:
                 loss = extra.change(loss, now)
         self._optimizer.zero_grad()
@@ -108,7 +110,7 @@ class Trainer:
         """Inside, the model's cell is what the extras make of it."""
         cell = disturbed = self.model.cell
         for extra in self.recipe.extras:
-            disturbed = extra.disturb(disturbed, steps, self._rng)
+            disturbed = extra.disturb(disturbed, steps, self._rng, self.team)
         self.model.cell = disturbed
         try:
             yield

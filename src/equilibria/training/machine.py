@@ -10,6 +10,7 @@ import torch
 
 from equilibria.model import EquilibriumModel
 
+SHAPES = 256  # of inputs for which a cell is compiled
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -56,6 +57,8 @@ class Machine:
         """The same model, there, and compiled if that is wanted."""
         model.to(self.where)
         if self.compile:
+            # Beyond the limit, shapes would run uncompiled, and which those are would depend on interruptions.
+            torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
             model.cell.compile(dynamic=False)
         return model
 

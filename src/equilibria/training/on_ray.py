@@ -49,6 +49,7 @@ def run_on_ray(
     """
     ray = _connected(address)
     try:
+        _require_room(ray, cpus, gpus)
         remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_train_there)
         threads = max(1, int(cpus))
         waiting = {
@@ -101,7 +102,7 @@ def _join(address: str, init: Callable[[], Any]) -> None:
     def try_it() -> None:
         try:
             init()
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # of whatever kind: what matters is that we are not in
             problems.append(error)
 
     joining = threading.Thread(target=try_it, daemon=True)
@@ -109,10 +110,20 @@ def _join(address: str, init: Callable[[], Any]) -> None:
     joining.join(SECONDS_TO_JOIN)
     if joining.is_alive() or problems:
         reason = problems[0] if problems else f"tried for {SECONDS_TO_JOIN:.0f} s"
+        if address == "auto":
+            raise NoCluster(f"found no running Ray cluster to join ({reason}); start one with: ray start --head")
         raise NoCluster(
             f"something answers at {address} but does not let us join a Ray cluster ({reason}); one that was started "
             "with tokens wants RAY_AUTH_MODE=token here and its ~/.ray/auth_token"
         )
+
+
+def _require_room(ray: Any, cpus: float, gpus: float) -> None:
+    """Raise if no node could ever run such a task: Ray would wait for one for ever."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
+        there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
+        raise NoCluster(f"no node of the cluster has {cpus:g} CPUs and {gpus:g} GPUs for a run; there are: {there}")
 
 
 def _require_reachable(address: str) -> None:
@@ -150,7 +161,8 @@ def _result(ray: Any, reference: Any, run: int, folder: Path) -> Report:
     try:
         files = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        return Report(run, "failed", {"reason": f"{type(error.cause).__name__}: {error.cause}"})
+        what = "busy" if isinstance(error.cause, Busy) else "failed"
+        return Report(run, what, {"reason": f"{type(error.cause).__name__}: {error.cause}"})
     except ray.exceptions.OutOfMemoryError:
         return Report(run, "failed", {"reason": "out of memory"})
     except ray.exceptions.RayError as error:

@@ -5,8 +5,10 @@ import multiprocessing.connection
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -19,9 +21,11 @@ import torch
 from equilibria.training.evaluate import Measurement
 from equilibria.training.fit import Progress
 from equilibria.training.recipe import Recipe
+from equilibria.training.runs import Busy
 from equilibria.training.train import Interrupted, Watcher, train
 
 SECONDS_BETWEEN_REPORTS = 0.5
+ENDS = ("finished", "failed", "stopped", "busy")  # of a run
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process that has used torch's threads can hang
 
 
@@ -30,7 +34,7 @@ class Report:
     """Something that happened to a run."""
 
     run: int  # its place in the list
-    what: str  # "began", "stepped", "evaluated", "complained", "finished", "failed", "stopped"
+    what: str  # "began", "stepped", "evaluated", "complained", or one of ENDS
     detail: dict[str, Any] = field(default_factory=dict)
 
 
@@ -56,13 +60,17 @@ class Reporter(Watcher):
         self._send(Report(self._run, "evaluated", {"step": step, "score": last.score, "alignment": last.alignment}))
 
 
-def train_and_report(run: int, recipe: Recipe, folder: Path, send: Any, options: Mapping[str, Any]) -> None:
+def train_and_report(run: int, recipe: str, folder: Path, send: Any, options: Mapping[str, Any]) -> None:
     """Train one recipe; whatever goes wrong becomes a report."""
     try:
-        finished = train(recipe, folder, watcher=Reporter(run, send), **options)
+        finished = train(Recipe.from_json(recipe), folder, watcher=Reporter(run, send), **options)
         send(Report(run, "finished", finished.summary))
     except Interrupted as stopped:
         send(Report(run, "stopped", {"reason": str(stopped)}))
+    except KeyboardInterrupt:
+        send(Report(run, "stopped", {"reason": "stopped before it had taken a step"}))
+    except Busy as error:
+        send(Report(run, "busy", {"reason": str(error)}))
     except MemoryError:
         send(Report(run, "failed", {"reason": "out of memory"}))
     except Exception as error:
@@ -75,7 +83,8 @@ class Worker:
     def __init__(self, threads: int, options: Mapping[str, Any]) -> None:
         self.pipe, theirs = SPAWN.Pipe()
         self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, threads, options), daemon=True)
-        self.process.start()
+        with _ignoring_interrupts():  # which the child inherits, until it can handle them
+            self.process.start()
         theirs.close()
         self.run: int | None = None
 
@@ -106,11 +115,14 @@ def run_in_pool(
             worker.give(*waiting.pop())
         while any(worker.run is not None for worker in crew):
             busy = {worker.pipe: worker for worker in crew if worker.run is not None}
+            if stop is not None and stop.is_set():
+                for worker in busy.values():  # a training saves first; what has not begun, or has ended, just ends
+                    worker.process.terminate()
             for pipe in multiprocessing.connection.wait(list(busy), timeout=1.0):
                 worker = busy[pipe]  # pyright: ignore[reportArgumentType]
-                report = _received(worker)
+                report = _received(worker, stopping=stop is not None and stop.is_set())
                 yield report
-                if report.what in ("finished", "failed", "stopped"):
+                if report.what in ENDS:
                     worker.run = None
                     if not worker.process.is_alive():
                         crew[crew.index(worker)] = worker = Worker(threads, dict(options))
@@ -123,23 +135,50 @@ def run_in_pool(
             worker.process.join(timeout=5)
 
 
-def _received(worker: Worker) -> Report:
+def _received(worker: Worker, *, stopping: bool) -> Report:
     assert worker.run is not None
     try:
         return worker.pipe.recv()
     except (EOFError, OSError):
         worker.process.join(timeout=5)
-        return Report(worker.run, "failed", {"reason": _how_it_died(worker.process.exitcode)})
+        reason = _how_it_died(worker.process.exitcode)
+        return Report(worker.run, "stopped" if stopping else "failed", {"reason": reason})
 
 
 def _how_it_died(code: int | None) -> str:
     if code == -signal.SIGKILL:
         return "its process was killed, most often because memory ran out"
-    return f"its process died with {signal.Signals(-code).name}" if code and code < 0 else f"its process ended ({code})"
+    if code and code < 0:
+        return f"its process died with {signal.Signals(-code).name}"
+    return (
+        f"its process ended ({code}); standard error may say why. A script that starts a sweep must do so under: "
+        "if __name__ == '__main__'"
+    )
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end_with(parent: int) -> None:
+    """Do not outlive whoever wants the results: nobody else could start the run again meanwhile."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _work(pipe: Connection, threads: int, options: Mapping[str, Any]) -> None:
     """The life of a worker: take a recipe, train it, report; end when nobody listens."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(threads)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     while True:
@@ -147,4 +186,4 @@ def _work(pipe: Connection, threads: int, options: Mapping[str, Any]) -> None:
             run, recipe, folder = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):
             return
-        train_and_report(run, Recipe.from_json(recipe), folder, pipe.send, options)
+        train_and_report(run, recipe, folder, pipe.send, options)

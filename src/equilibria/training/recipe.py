@@ -214,8 +214,16 @@ def _into(kind: Any, part: Any, name: str, path: str) -> tuple[Any, Any]:
     return inside(kind, part, name, KINDS), inner
 
 
+def _dotted(data: Any) -> list[str]:
+    """The names of all fields of nested data."""
+    inner = data.items() if isinstance(data, dict) else ()
+    return [name for key, value in inner for name in (key, *(f"{key}.{deep}" for deep in _dotted(value)))]
+
+
 def _check_known(part: Any, name: str, path: str) -> None:
     known = [str(i) for i in range(len(part))] if isinstance(part, list) else [key for key in part if key != "kind"]
     if name not in known:
         hint = nearest(name, known) if known else "it is empty"
+        deeper = [dotted for dotted in _dotted(part) if dotted.endswith(f".{name}")]
+        hint = f"did you mean {' or '.join(deeper)}?" if deeper and path == name else hint
         raise ValueError(f"{path} is not a field of a recipe; {hint}")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from equilibria.files import DamagedFile, digest, explained, read_checked, remove_unfinished, write_atomically
-from equilibria.folders import load, pack, save, unpack
+from equilibria.folders import load, pack, read_config, save, unpack
 from equilibria.model import EquilibriumModel
 from equilibria.training.recipe import Recipe
 from equilibria.training.trackers import Tracker, numbers_of
@@ -69,7 +69,13 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        return json.loads((self.folder / "summary.json").read_text())
+        path = self.folder / "summary.json"
+        try:
+            return json.loads(path.read_text())
+        except ValueError as error:
+            raise DamagedFile(
+                f"{path} is damaged: {error}; remove it, and the same command finishes the run"
+            ) from error
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; one that was cut off by an interruption is left out."""
@@ -147,6 +153,7 @@ class Run:
     def finish(self, model: EquilibriumModel, summary: dict[str, Any]) -> None:
         """Write the trained net, then the summary that makes the run a finished one; drop the states."""
         save(model, self.folder)
+        summary = summary | {"weights": read_config(self.folder)["weights"]["sha256"]}
         write_atomically(self.folder / "summary.json", (json.dumps(summary, indent=1) + "\n").encode())
         for _, path in self._states():
             path.unlink()

@@ -21,7 +21,7 @@ class Entry:
 
     recipe: Recipe
     folder: Path
-    state: str = "waiting"  # "waiting", "running", "finished", "skipped", "failed", "stopped"
+    state: str = "waiting"  # "waiting", "running", "finished", "skipped", "failed", "stopped", "busy"
     step: int = 0
     loss: float | None = None
     score: float | None = None
@@ -53,7 +53,7 @@ class Entry:
                 last = detail["measurements"][-1:] or [{}]
                 scores = {name: last[0].get(name) for name in ("score", "alignment")}
                 return replace(self, state="finished", step=self.recipe.optim.steps, **scores)
-            case "failed" | "stopped":
+            case "failed" | "stopped" | "busy":
                 return replace(self, state=report.what, reason=detail["reason"])
         return self
 
@@ -77,6 +77,7 @@ def sweep(
         watch: called with all entries whenever one changes.
         stop: set it to begin no more runs.
     """
+    recipes = list({recipe.id: recipe for recipe in recipes}.values())  # the same one twice is trained once
     if not recipes:
         raise ValueError("a sweep of no recipes; name at least one, or an axis with values")
     entries = [_entry(recipe, Path(folder) / recipe.id, retry=retry) for recipe in recipes]

@@ -6,6 +6,8 @@ from typing import Any
 from equilibria.training.runs import Run, find_runs
 from equilibria.training.trackers import numbers_of
 
+COLUMNS = ("folder", "id", "name", "seed", "state", "step", "steps", "loss", "score", "alignment")
+
 
 def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
     """A row per run under `folder`, all with the same columns: made for `pandas.DataFrame(table())`.
@@ -13,9 +15,17 @@ def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
     How far each run is and the loss, score and AA it last had; every field of its recipe by its dotted name; and of a
     finished run what it cost and the numbers of its trained net, such as `score/64_after_100`.
     """
-    rows = [_row(run) for run in find_runs(folder)]
+    rows = [_row_or_reason(run) for run in find_runs(folder)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _row_or_reason(run: Run) -> dict[str, Any]:
+    """One run that cannot be read does not hide the others."""
+    try:
+        return _row(run)
+    except (ValueError, OSError) as error:
+        return dict.fromkeys(COLUMNS) | {"folder": str(run.folder), "state": f"unreadable: {error}"}
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -24,6 +34,9 @@ def _row(run: Run) -> dict[str, Any]:
     evaluations = [line["evaluation"][-1] for line in metrics if line.get("evaluation")]
     last = evaluations[-1] if evaluations else {}
     failed = (run.folder / "failed.txt").is_file()
+    summary = run.summary if run.finished else {}
+    if run.finished and not metrics:  # a model that was brought here has no history
+        steps, last = [{"step": recipe.optim.steps, "loss": None}], summary["measurements"][-1]
     row = {
         "folder": str(run.folder),
         "id": recipe.id,
@@ -36,7 +49,6 @@ def _row(run: Run) -> dict[str, Any]:
         "score": last.get("score"),
         "alignment": last.get("alignment"),
     }
-    summary = run.summary if run.finished else {}
     cost = {name: summary.get(name) for name in ("parameters", "training_seconds", "cell_evaluations")}
     measured = numbers_of({"evaluation": summary.get("measurements", [])})
     return row | cost | measured | {name: value for name, value in _flat(recipe.data()).items() if name not in row}

@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from equilibria.layout import noise_like
+
 PATIENCE = timedelta(hours=12)  # members wait for the leader's evaluations
 
 
@@ -51,6 +53,13 @@ class Team:
             return tensor
         rows = len(tensor) // self.size
         return tensor[self.rank * rows : (self.rank + 1) * rows]
+
+    def noise_like(self, state: Tensor, rng: torch.Generator) -> Tensor:
+        """Standard normal noise for this member's rows: its share of what one process would draw for them all."""
+        if self.size == 1:
+            return noise_like(state, rng)
+        whole = torch.randn(self.size * len(state), *state.shape[1:], generator=rng, dtype=state.dtype)
+        return torch.empty_like(state).copy_(self.share(whole))
 
     def average_gradients(self, model: nn.Module) -> None:
         """Give everybody the mean of all gradients, in one message."""

@@ -37,7 +37,7 @@ class TensorBoard(Tracker):
     def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
         if not step:
             self._writer.add_text("recipe", f"```json\n{recipe.to_json()}\n```")
 
@@ -126,6 +126,8 @@ def tracking(names: Sequence[str], folder: Path, recipe: Recipe, step: int) -> I
                 raise ValueError(
                     f"tracker {name} is not installed ({error}); install the extra: pip install 'equilibria[track]'"
                 ) from error
+            except Exception as error:  # theirs have many kinds, and none should look like a mistake of ours
+                raise ValueError(f"tracker {name} did not start: {error}") from error
             stack.callback(trackers[-1].close)
         yield trackers
 
