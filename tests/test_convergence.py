@@ -39,7 +39,9 @@ NUMBERS = column(0.3, -1.7, 4.0)
         (integrator, NUMBERS, Regime.DRIFT),
         (lambda z: rotation(z, period=4) + z + 0.1, PLANE * 1e-3, Regime.DIVERGENCE),  # sqrt(2) per step
         (expanding, NUMBERS, Regime.DIVERGENCE),
-        (lambda z: 1.02 * z, NUMBERS, Regime.DIVERGENCE),  # finite within the budget
+        (lambda z: 1.2 * z, NUMBERS, Regime.DIVERGENCE),  # finite within the budget
+        (lambda z: 1.02 * z, NUMBERS, Regime.NOT_SETTLED),  # who knows how far it will get?
+        (lambda z: torch.tanh(1.05 * z), NUMBERS * 1e-4, Regime.NOT_SETTLED),  # on its way from a saddle
         (lambda z: 0.999 * z + 5, NUMBERS, Regime.NOT_SETTLED),
         (lambda z: 0.99 * rotation(z, period=9) + 1, PLANE * 100, Regime.NOT_SETTLED),
     ],
