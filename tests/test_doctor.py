@@ -14,7 +14,9 @@ from torch import nn
 from equilibria import EquilibriumModel
 from equilibria.cli import main
 from equilibria.diagnostics import diagnose, from_function
-from equilibria.diagnostics.report import FORMAT
+from equilibria.diagnostics.convergence import Regime
+from equilibria.diagnostics.report import FORMAT, AlignmentRow, Curve
+from equilibria.diagnostics.verdict import judge
 from equilibria.training import train
 
 N = 6
@@ -108,6 +110,137 @@ class TestVerdicts:
         assert 6 <= best <= 11
         assert f"after {best} steps" in report.verdict.sentences[2]
 
+    def test_starts_that_explode_are_no_agreement(self):
+        report = diagnose(Looped(lambda z, x: torch.where(z.abs() > 20, z * z, 0.5 * z + x)), inputs(), **QUICK)
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)
+        assert report.alignment[2].diverged > 0
+        assert report.verdict.path_independent is False
+        assert "(noise x 10) it diverges" in report.verdict.sentences[1]
+
+    @pytest.mark.parametrize("rate", [0.999, 0.9999])
+    def test_slow_contractions_have_not_settled(self, rate):
+        """After 200 steps they are far from their limits, though a step moves little."""
+        slow = Looped(lambda z, x: rate * z + (1 - rate) * x)
+        slow.init = lambda x: torch.ones_like(x)
+        verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
+        assert verdict.behaviour == "not settled within the budget"
+        assert verdict.path_independent is None
+        assert verdict.more_steps == "may help"
+        assert any("larger budget" in remedy for remedy in verdict.remedies)
+
+    def test_slow_starts_are_not_taken_for_path_dependence(self):
+        """The usual start is the limit; others are on their way to it."""
+        slow = Looped(lambda z, x: 0.99 * z + 0.01 * x)
+        slow.init = lambda x: x.clone()
+        verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
+        assert verdict.behaviour == "settles"
+        assert verdict.path_independent is None
+
+    def test_a_state_that_moves_under_an_answer_that_stays(self):
+        slow = Looped(lambda z, x: 0.98 * z + x)
+        slow.readout = lambda z: torch.stack((z[:, 0], -z[:, 0]), 1)
+        verdict = diagnose(slow, inputs(), **QUICK).verdict
+        assert (verdict.behaviour, verdict.more_steps) == ("not settled within the budget", "may help")
+        assert verdict.enough_steps == 1
+        assert "not changed since step 1, but the state still moves" in verdict.sentences[2]
+
+    def test_the_answer_may_be_path_independent_alone(self):
+        """Three numbers settle and are read; three stay what they were at the start."""
+        half = torch.tensor([1.0, 1, 1, 0, 0, 0])
+        memory = Looped(lambda z, x: torch.where(half > 0, 0.5 * z + 100 * x, z))
+        memory.readout = lambda z: z[:, :3]
+        report = diagnose(memory, inputs(), **QUICK)
+        assert report.alignment[2].same_answer == 1
+        assert report.verdict.path_independent is False
+        assert "the answer does not depend on the start, the state does" in report.verdict.sentences[1]
+        assert "noise x 10" in report.verdict.sentences[1]
+
+    def test_a_common_mean_does_not_hide_path_dependence(self):
+        """A thousand in each number is all that the limits from different starts have in common."""
+        wide = Looped(lambda z, x: torch.where((z - 1000).abs() < 50, z, 1000 + x + z.clamp(-20, 20)))
+        wide.readout = lambda z: z[:, :1] * 0 + torch.tensor([[1.0, 0.0]])
+        report = diagnose(wide, inputs(), **QUICK)
+        assert report.alignment[0].cosine > 0.999
+        assert report.verdict.path_independent is False
+
+    def test_an_attack_counts_and_so_does_what_is_not_a_number(self):
+        same = AlignmentRow("swapped", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 72, 0.0, 0.0)
+        curve = Curve([1, 64], [1.0, 1.0], [1.0, 0.0], None, 1)
+
+        def verdict(**attacked):
+            attack = replace(same, start="an attack", **attacked)
+            how = {"sensitivity": 1.0, "contraction": 0.5}
+            return judge({Regime.FIXED_POINT: 24}, [same], curve, **how, attack=attack)
+
+        assert verdict().path_independent is True
+        assert verdict(cosine=0.2, distance=0.9, same_answer=0.5).path_independent is False
+        assert "from an attack: AA 0.200" in verdict(cosine=0.2, distance=0.9, same_answer=0.5).sentences[1]
+        nothing = dict.fromkeys(("cosine", "centred", "same_answer", "distance", "residual"), math.nan)
+        assert verdict(**nothing, diverged=72).path_independent is False
+        assert verdict(**nothing).path_independent is False
+
+    def test_falls_of_the_order_of_rounding_do_not_hurt(self):
+        x = inputs().abs() + 0.5
+        newton = Looped(lambda z, x: 0.5 * (z + x / z))
+        newton.init = lambda x: x.clone()
+        assert diagnose(newton, x, x.sqrt(), **QUICK).verdict.more_steps == "will not help"
+
+    def test_answers_that_flip_at_every_step_are_not_settled(self):
+        """Looked at after even numbers of steps only, they would seem to stay."""
+        report = diagnose(Looped(lambda z, x: torch.where(z == x, -x, x)), inputs(), **QUICK)
+        assert report.verdict.behaviour == "cycles"
+        assert report.verdict.enough_steps is None
+
+
+class TestWhateverIsGiven:
+    def test_states_and_answers_of_one_number(self):
+        x = inputs()[:, :1]
+        for shape in (x, x[:, 0]):
+            report = diagnose(CONTRACTION, shape, shape > 0, **{**QUICK, "attacks": True})
+            assert report.score == 1
+            assert report.verdict.behaviour == "settles"
+            json.loads(report.to_json())
+
+    def test_equal_inputs_have_no_sensitivity(self, tmp_path):
+        report = diagnose(CONTRACTION, torch.ones(4, N), **QUICK)
+        assert report.sensitivity is None
+        assert "inputs are the same" in report.notes[0]
+        report.save_html(tmp_path / "page.html")
+
+    def test_steps_without_gradients(self):
+        report = diagnose(Looped(torch.no_grad()(lambda z, x: 0.5 * z + x)), inputs(), **{**QUICK, "attacks": True})
+        assert (report.contraction, report.largest_stretch, report.start_influence, report.attacked) == (None,) * 4
+        assert len(report.notes) == 3
+        assert report.verdict.path_independent is True
+
+    def test_attention(self):
+        def attend(z, x):
+            tokens = z.unflatten(1, (1, 3, 2))
+            return 0.5 * nn.functional.scaled_dot_product_attention(tokens, tokens, tokens).flatten(1) + x
+
+        report = diagnose(Looped(attend), inputs(), **QUICK)
+        assert report.contraction is not None
+        assert report.notes == []
+
+    def test_the_mode_of_every_part_is_left_as_it_was(self):
+        seen = []
+
+        class Cell(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.drop = nn.Dropout(0.5)
+
+            def forward(self, z, u):
+                seen.append(self.drop.training)
+                return self.drop(0.5 * z + u)
+
+        model = EquilibriumModel(nn.Linear(N, N).eval(), Cell(), nn.Linear(N, 3))
+        diagnose(model, inputs(), **QUICK)
+        assert not any(seen)
+        assert model.training
+        assert model.cell.drop.training
+        assert not model.encoder.training
+
 
 class TestReport:
     def test_everything_is_there_and_survives_json(self, tmp_path):
@@ -191,6 +324,12 @@ def case():
     x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
     return Mine(), x, x.argmax(1)
 nothing = 3
+def without_targets(): return case()[0], case()[1], None
+def half(): return 5, case()[1]
+def listed(): return Mine(), [1, 2]
+class Module(torch.nn.Module):
+    def forward(self): raise AssertionError("was called")
+module, mine = Module(), Mine()
 """
 
 
@@ -218,7 +357,15 @@ class TestCommand:
             ("my_looped_model:nothing", "must be, or return, (model, inputs)"),
             ("my_looped_model:absent", "cannot find my_looped_model:absent"),
             ("no_such_module:x", "cannot find no_such_module:x"),
+            ("my_looped_model:half", "a int cannot be measured"),
+            ("my_looped_model:listed", "must be tensors, got list"),
+            ("my_looped_model:module", "is a model without inputs"),
+            ("my_looped_model:mine", "is a model without inputs"),
             ("no_such_folder", "neither the folder of a run nor module:object"),
         ):
             assert main(["diagnose", words]) != 0
             assert message in capsys.readouterr().err
+        assert main(["diagnose", "my_looped_model:case", "--difficulty", "3"]) != 0
+        assert "--difficulty is for runs" in capsys.readouterr().err
+        assert main(["diagnose", "my_looped_model:without_targets", "--json", "--steps", "20", "--no-attack"]) == 0
+        assert json.loads(capsys.readouterr().out)["score"] is None

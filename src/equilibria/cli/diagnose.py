@@ -134,8 +134,8 @@ class Diagnose:
                 f"{module}:{name} must be, or return, (model, inputs) or (model, inputs, targets), got a "
                 f"{type(case).__name__}"
             )
-        model, *tensors = case
-        if not isinstance(tensors[0], Tensor) or not all(isinstance(one, Tensor | None) for one in tensors):
-            kinds = " and ".join(type(one).__name__ for one in tensors)
+        model, inputs, targets = (*case, None)[:3]
+        if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor | None):
+            kinds = f"{type(inputs).__name__} and {type(targets).__name__}"
             raise ValueError(f"inputs and targets of {module}:{name} must be tensors, got {kinds}")
-        return Case(model, *(None if one is None else one[: self.examples] for one in tensors))
+        return Case(model, inputs[: self.examples], None if targets is None else targets[: self.examples])

@@ -1,11 +1,13 @@
 """What counts as an answer: classes in dimension 1 of a prediction, the sign of a single logit, or numbers."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 CLOSE = 1e-2  # relative distance within which two lists of numbers are the same answer
+SAME = 0.99  # the share of answers that must stay the same
 
 
 class Answers:
@@ -83,6 +85,32 @@ class Answers:
     def _distance(one: Tensor, other: Tensor) -> Tensor:
         one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
         return (one - other).norm(dim=1) / one.norm(dim=1).clamp_min(torch.finfo(one.dtype).tiny)
+
+
+class AnswerWatch:
+    """Reads the answers of a solve at every step: keeps some, and when each of them changed last."""
+
+    def __init__(self, readout: Callable[[Tensor], Tensor], answers: Answers, steps: list[int]) -> None:
+        self._readout, self._answers, self.steps = readout, answers, steps
+        self._step = 0
+        self.kept: dict[int, Tensor] = {}
+
+    def __call__(self, z: Tensor) -> None:
+        self._step += 1
+        prediction = self._readout(z)
+        if self._step in self.steps:
+            self.kept[self._step] = prediction
+        if self._step == 1:
+            self._answer, self._changed = prediction.clone(), torch.ones(len(z), dtype=torch.long, device=z.device)
+            return
+        changed = ~self._answers.same(self._answer, prediction)
+        self._answer[changed] = prediction[changed]  # compared with since then, so that slow changes count as well
+        self._changed[changed] = self._step
+
+    def last_change(self) -> int:
+        """The step after which nearly all answers stayed as they were."""
+        ordered = self._changed.sort().values
+        return int(ordered[math.ceil(SAME * len(ordered)) - 1])
 
 
 def _fitting(prediction: Tensor, targets: Tensor) -> Tensor:

@@ -87,11 +87,13 @@ def start_influence(
 
 def require_gradients(model: EquilibriumModel, x: Tensor, z: Tensor) -> None:
     """Raise a RuntimeError if a step changes with its state and yet has no gradient, as under `torch.no_grad`."""
-    injection = model.inject(x)
+    with torch.no_grad():
+        injection = model.inject(x)
     with torch.enable_grad():
-        fz = model.cell(z.detach().requires_grad_(), *injection)
-    if fz.requires_grad:
-        return
+        z = z.detach().requires_grad_()
+        fz = model.cell(z, *injection)
+        if fz.requires_grad and torch.autograd.grad(fz.sum(), z, allow_unused=True)[0] is not None:
+            return
     with torch.no_grad():
         elsewhere = model.cell(z + 1, *injection)
     if not torch.equal(fz.nan_to_num(), elsewhere.nan_to_num()):

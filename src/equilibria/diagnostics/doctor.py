@@ -66,14 +66,14 @@ def diagnose(
             found |= measure()
         if watch:
             watch("done", 1.0)
-    regimes = found.pop("regimes")
+    regimes, attack = found.pop("regimes"), found.pop("attack")
     verdict = judge(
         regimes,
         found["alignment"],
         found["curve"],
         sensitivity=found["sensitivity"],
         contraction=found["contraction"],
-        attacked=found["attacked"],
+        attack=attack,
         higher_is_better=higher_is_better,
     )
     return Report(
@@ -82,6 +82,7 @@ def diagnose(
         solver=str(solver or model.solver),
         verdict=verdict,
         regimes={regime.name.lower().replace("_", " "): n for regime, n in regimes.items()},
+        attacked=None if attack is None else attack.cosine,
         notes=patient.notes,
         seconds=round(time.perf_counter() - begin, 2),
         versions={"torch": torch.__version__},

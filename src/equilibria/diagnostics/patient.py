@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from equilibria.diagnostics.adversary import attack
+from equilibria.diagnostics.agreement import Agreement, Usual
 from equilibria.diagnostics.alignment import Alignment, alignment_score
-from equilibria.diagnostics.answers import Answers
+from equilibria.diagnostics.answers import Answers, AnswerWatch
 from equilibria.diagnostics.bootstrap import bootstrap
 from equilibria.diagnostics.contraction import contraction, require_gradients, start_influence
 from equilibria.diagnostics.convergence import Regime, convergence, limit_distance, with_rate
@@ -21,7 +22,7 @@ from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, derangemen
 from equilibria.diagnostics.trajectories import Plane, trajectories
 from equilibria.layout import noise_like
 from equilibria.model import EquilibriumModel, Output
-from equilibria.solution import Budget, Keep
+from equilibria.solution import Budget, Keep, Status
 from equilibria.solve import Solver
 from equilibria.solvers import Anderson, Picard
 
@@ -32,7 +33,8 @@ FEW = 8  # examples for what needs a backward pass per product
 UPDATES = 10  # of the short attack that is part of a diagnosis
 THROUGH = 50  # steps that gradients of the start are taken through
 PATHS, POINTS = 5, 24  # starts whose trajectories are shown, and about how many points of each
-SAME = 0.99  # the share of answers that must stay the same
+
+NO_ATTACK = {"attack": None, "attacked_score": None}
 
 Fields = dict[str, Any]
 T = TypeVar("T")
@@ -57,7 +59,7 @@ class Patient:
         self._plain = Budget(budget.steps)
         # For solves that are made again and again: samples that are done may stop.
         self._often = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
-        self._watch = _AnswerWatch(model.readout, answers, _spaced(budget.steps))
+        self._watch = AnswerWatch(model.readout, answers, _spaced(budget.steps))
         every = Keep(range(1, budget.steps + 1), self._watch)
         self._run = convergence(model, x, solver=solver, budget=self._plain, keep=every)
         self._usual = self._run.solution
@@ -72,7 +74,7 @@ class Patient:
             "the input's part": self.sensitivity,
             "two solvers": self.solvers,
             "the start's part": self.start_influence,
-            "attack": self.attack if attacks else lambda: {"attacked": None, "attacked_score": None},
+            "attack": self.attack if attacks else lambda: dict(NO_ATTACK),
             "trust": self.trust,
             "trajectories": self.paths,
         }
@@ -132,11 +134,9 @@ class Patient:
         )
         self._found[str(start)] = found
         assert found.same_answer is not None
-        means = (found.state.centred, found.readout.centred, found.same_answer, found.state.distance, found.residual)
-        centred, readout, same, distance, residual = (part.nanmean().item() for part in means)
-        mean, lost, solves = bootstrap(found.score), int(found.diverged.sum()), found.solves * len(self._x)
-        interval = mean.value, mean.low, mean.high
-        return AlignmentRow(str(start), *interval, centred, readout, same, lost, solves, distance, residual)
+        return _row(
+            str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
+        )
 
     def sensitivity(self) -> Fields:
         how = {"solver": self._solver, "budget": self._often, "starts": SHARED}
@@ -166,7 +166,7 @@ class Patient:
         return {"start_influence": self._with_gradients("the memory of the start", measure, None)}
 
     def attack(self) -> Fields:
-        return self._with_gradients("the attack", self._attack, {"attacked": None, "attacked_score": None})
+        return self._with_gradients("the attack", self._attack, dict(NO_ATTACK))
 
     def _attack(self) -> Fields:
         x, usual, rng = self._x[:FEW], self._usual.z[:FEW].nan_to_num(0, 0, 0), self._rng
@@ -181,10 +181,21 @@ class Patient:
             through=min(self._plain.steps, THROUGH),
             rng=rng,
         )
+        unknown = found.cosine.isnan()
+        example = torch.arange(len(x), device=x.device)
+        lost = self._usual.status == Status.DIVERGED
+        at_rest = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
         with torch.no_grad():
-            score = self._answers.score(self._model.readout(found.limit), slice(0, FEW))
+            answers, answer = self._model.readout(self._usual.z), self._model.readout(found.limit)
+            state = Usual(self._usual.z, lost).agreement(example, found.limit)
+            readout = Usual(answers, lost).agreement(example, answer)
+        same = self._answers.same(answers[:FEW], answer).double().masked_fill(unknown, torch.nan)
+        state, readout = (
+            Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in (state, readout)
+        )
+        score = self._answers.score(answer, slice(0, FEW))
         return {
-            "attacked": found.alignment,
+            "attack": _row("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual),
             "attacked_score": None if score is None else score.double().mean().item(),
         }
 
@@ -235,30 +246,24 @@ class Patient:
         return {"paths": Paths(shown, ["usual", "another's state", *["noise"] * len(noise)])}
 
 
-class _AnswerWatch:
-    """Reads the answers of a solve at every step: keeps some, and when each of them changed last."""
-
-    def __init__(self, readout: Callable[[Tensor], Tensor], answers: Answers, steps: list[int]) -> None:
-        self._readout, self._answers, self.steps = readout, answers, steps
-        self._step = 0
-        self.kept: dict[int, Tensor] = {}
-
-    def __call__(self, z: Tensor) -> None:
-        self._step += 1
-        prediction = self._readout(z)
-        if self._step in self.steps:
-            self.kept[self._step] = prediction
-        if self._step == 1:
-            self._answer, self._changed = prediction.clone(), torch.ones(len(z), dtype=torch.long, device=z.device)
-            return
-        changed = ~self._answers.same(self._answer, prediction)
-        self._answer[changed] = prediction[changed]  # compared with since then, so that slow changes count as well
-        self._changed[changed] = self._step
-
-    def last_change(self) -> int:
-        """The step after which nearly all answers stayed as they were."""
-        ordered = self._changed.sort().values
-        return int(ordered[math.ceil(SAME * len(ordered)) - 1])
+def _row(
+    start: str, diverged: Tensor, solves: int, state: Agreement, readout: Agreement, same: Tensor, residual: Tensor
+) -> AlignmentRow:
+    """The means of what was found for each example, (batch,)."""
+    mean = bootstrap(state.cosine)
+    return AlignmentRow(
+        start=start,
+        cosine=mean.value,
+        low=mean.low,
+        high=mean.high,
+        centred=state.centred.nanmean().item(),
+        readout=readout.centred.nanmean().item(),
+        same_answer=same.nanmean().item(),
+        diverged=int(diverged.sum()),
+        solves=solves * len(diverged),
+        distance=state.distance.nanmean().item(),
+        residual=residual.nanmean().item(),
+    )
 
 
 def _spaced(steps: int, count: int = 12) -> list[int]:

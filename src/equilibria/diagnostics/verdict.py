@@ -11,6 +11,7 @@ MOST = 0.9  # the share of examples that decides what a model does
 PATH_INDEPENDENT = 0.99  # AA from which a model counts as path independent (paper, Table 1)
 CENTRED = 0.95  # the same without what all inputs have in common, of which less is left
 DISTANCE = 0.15  # relative, of the ends: AA .99 is .14 for ends of the same length
+NEAR = 1e-3  # the same: ends that are no farther apart are one
 INFLUENCE = 0.1  # of the variance of the limits: less than this, and the input hardly matters
 SOME = 0.05  # the share of examples that is worth a sentence
 SAME = 0.99  # the share of answers that must be the same
@@ -46,7 +47,7 @@ def judge(
     *,
     sensitivity: float | None,
     contraction: float | None = None,
-    attacked: float | None = None,
+    attack: AlignmentRow | None = None,
     higher_is_better: bool = True,
 ) -> Verdict:
     """The verdict on a model.
@@ -54,21 +55,20 @@ def judge(
     Args:
         sensitivity: the share of the limits' variance that the input explains, if known.
         contraction: the rate at the limits, if known.
-        attacked: AA from starts that were searched for; NaN if they all led to infinity, None if nobody searched.
+        attack: where starts lead that were searched for, if anybody did.
     """
     lost = regimes.get(Regime.DIVERGENCE, 0) / sum(regimes.values())
-    ends = {row.start: _ends(row, lost) for row in alignment}
-    worst = min(alignment, key=lambda row: (ends[row.start], _lowest(row)))
-    behaviour = _behaviour(regimes, _lowest(worst), sensitivity)
+    rows = [*alignment, *([attack] if attack else [])]
+    worst = min(rows, key=lambda row: (_ends(row, lost), _lowest(row)))
+    end = _ends(worst, lost)
+    behaviour = _behaviour(regimes, sensitivity, start_matters=not all(row.distance <= NEAR for row in rows))
     early = behaviour == WORDS[Regime.NOT_SETTLED] or (
         behaviour == WORDS[Regime.FIXED_POINT] and _on_its_way(worst, contraction)
     )
-    broken = attacked is not None and not attacked >= PATH_INDEPENDENT
-    independent = _path_independent(behaviour, ends[worst.start], early, broken)
+    independent = _path_independent(behaviour, end, early)
     enough = curve.last_change if curve.last_change < curve.steps[-1] else None
     more = _more_steps(behaviour, independent, curve, enough, higher_is_better)
-    where = _where_it_ends(behaviour, independent, worst, ends[worst.start], attacked if broken else None)
-    sentences = [_what_it_does(behaviour, regimes), where]
+    sentences = [_what_it_does(behaviour, regimes), _where_it_ends(behaviour, independent, worst, end)]
     sentences += [_about_more_steps(behaviour, more, enough, curve, higher_is_better)]
     return Verdict(behaviour, independent, more, enough, sentences, _remedies(behaviour, independent, more))
 
@@ -95,13 +95,13 @@ def _on_its_way(row: AlignmentRow, rate: float | None) -> bool:
     return row.distance <= MARGIN * row.residual / max(1 - rate, UNSURE)
 
 
-def _behaviour(regimes: Mapping[Regime, int], lowest: float, sensitivity: float | None) -> str:
+def _behaviour(regimes: Mapping[Regime, int], sensitivity: float | None, *, start_matters: bool) -> str:
     total = sum(regimes.values())
     if regimes.get(Regime.DIVERGENCE, 0) > SOME * total:
         return WORDS[Regime.DIVERGENCE]
     settled = regimes.get(Regime.FIXED_POINT, 0) + regimes.get(Regime.CYCLE, 0)
     # The input may explain little because nothing matters, or because the start does: the latter is path dependence.
-    nothing_matters = sensitivity is not None and sensitivity < INFLUENCE and lowest >= PATH_INDEPENDENT
+    nothing_matters = sensitivity is not None and sensitivity < INFLUENCE and not start_matters
     if regimes.get(Regime.COLLAPSE, 0) > MOST * total or (settled > MOST * total and nothing_matters):
         return WORDS[Regime.COLLAPSE]
     most = max(regimes, key=lambda regime: regimes[regime])
@@ -112,12 +112,12 @@ def _behaviour(regimes: Mapping[Regime, int], lowest: float, sensitivity: float 
     return WORDS[most] if most is not Regime.FIXED_POINT else WORDS[Regime.NOT_SETTLED]
 
 
-def _path_independent(behaviour: str, worst: Ends, early: bool, broken: bool) -> bool | None:
+def _path_independent(behaviour: str, worst: Ends, early: bool) -> bool | None:
     if behaviour == WORDS[Regime.DIVERGENCE] or worst is Ends.INFINITY:
         return False
     if behaviour == WORDS[Regime.COLLAPSE]:
         return None  # the same limit for all: raw alignment is high, and means nothing
-    if worst is Ends.SAME_STATE and not broken:
+    if worst is Ends.SAME_STATE:
         return True
     # Starts that have not been forgotten yet are no proof that they never will be.
     return None if early else False
@@ -158,9 +158,7 @@ def _what_it_does(behaviour: str, regimes: Mapping[Regime, int]) -> str:
     return f"It {behaviour} ({', '.join(parts)} of {total} examples)."
 
 
-def _where_it_ends(
-    behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, attacked: float | None
-) -> str:
+def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends) -> str:
     """About the worst kind of start, by name."""
     score = (
         f"from {worst.start}: AA {worst.cosine:.3f} ({worst.low:.3f} .. {worst.high:.3f}), "
@@ -174,10 +172,6 @@ def _where_it_ends(
     if independent:
         place = "goes to" if behaviour == WORDS[Regime.NOT_SETTLED] else "ends in"
         return f"It is path independent: it {place} the same place wherever it starts (worst {score})."
-    if end is Ends.SAME_STATE:  # as far as nobody searches
-        found = f"AA {attacked:.3f}" if attacked is not None and math.isfinite(attacked) else "it diverges"
-        so = "So far it is not path independent" if independent is None else "It is path dependent"
-        return f"{so}: ordinary starts lead to the same place (worst {score}), but an attack found others ({found})."
     if independent is None:
         so_far = "; so far the answer does not depend on the start, the state does" if end is Ends.SAME_ANSWER else ""
         return f"Whether it is path independent cannot be said before it settles{so_far} (worst {score})."
