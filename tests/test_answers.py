@@ -10,6 +10,10 @@ CLASSES = torch.tensor([0, 1, 2, 1])
 RIGHT = [1.0, 1.0, 1.0, 0.0]
 
 
+def listed(found):
+    return found.tolist()
+
+
 @pytest.mark.parametrize(
     "targets",
     [CLASSES, CLASSES[:, None], torch.eye(3)[CLASSES], torch.eye(3)[CLASSES].bool(), CLASSES.int()],
@@ -17,8 +21,8 @@ RIGHT = [1.0, 1.0, 1.0, 0.0]
 )
 def test_classes_in_any_form(targets):
     answers = Answers(LOGITS, targets)
-    assert answers.score(LOGITS).tolist() == RIGHT
-    assert answers.wrong(LOGITS).tolist() == [False, False, False, True]
+    assert listed(answers.score(LOGITS)) == RIGHT
+    assert listed(answers.wrong(LOGITS)) == [False, False, False, True]
     assert answers.has_margin
 
 
@@ -26,7 +30,7 @@ def test_classes_in_any_form(targets):
 def test_the_sign_of_a_single_logit(shape):
     logits = torch.tensor([1.0, -1.0, 2.0, -3.0]).view(shape)
     answers = Answers(logits, torch.tensor([True, False, True, True]))
-    assert answers.score(logits).tolist() == RIGHT
+    assert listed(answers.score(logits)) == RIGHT
     assert answers.same(logits, 2 * logits).all()
     assert not answers.same(logits, -logits).any()
     assert not answers.has_margin
@@ -34,13 +38,13 @@ def test_the_sign_of_a_single_logit(shape):
 
 def test_numbers_are_compared_in_one_shape():
     numbers = torch.tensor([1.0, 2.0, 4.0])
-    assert Answers(numbers[:, None], numbers).score(numbers[:, None]).tolist() == [0, 0, 0]
+    assert listed(Answers(numbers[:, None], numbers).score(numbers[:, None])) == [0, 0, 0]
     assert Answers(numbers, None).same(numbers, numbers * 1.001).all()
 
 
 def test_a_score_that_is_better_when_it_is_lower():
     answers = Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) != t).float(), higher_is_better=False)
-    assert answers.wrong(LOGITS).tolist() == [False, False, False, True]
+    assert listed(answers.wrong(LOGITS)) == [False, False, False, True]
 
 
 def test_what_is_not_finite_is_no_answer():
@@ -51,7 +55,7 @@ def test_what_is_not_finite_is_no_answer():
     ruled_out[0, 2] = -torch.inf
     assert answers.same(LOGITS, ruled_out).all()
     lost = torch.full_like(LOGITS, torch.nan)
-    assert Answers(LOGITS, torch.zeros(4).long()).score(lost).tolist() == [0, 0, 0, 0]
+    assert listed(Answers(LOGITS, torch.zeros(4).long()).score(lost)) == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("targets", [torch.zeros(4, 2).long(), torch.zeros(4, 5), torch.zeros(4)])
