@@ -75,6 +75,7 @@ class TestVerdicts:
         assert explosion.verdict.path_independent is False
         assert any("norm" in remedy for remedy in explosion.verdict.remedies)
         assert explosion.alignment[0].diverged > 0
+        assert "nan" not in " ".join(explosion.verdict.sentences)
 
     def test_cycles_are_told_with_their_period(self):
         report = diagnose(Looped(lambda z, x: turned(z - x, 120) + x + 0.1), inputs(), **QUICK)
@@ -87,6 +88,13 @@ class TestVerdicts:
         assert report.verdict.path_independent is None
         assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # which means nothing, and that is said
         assert "means nothing" in report.verdict.sentences[1]
+
+    def test_resting_at_zero(self):
+        """A map that forgets ends there from anywhere; one with a saddle there only from its usual start."""
+        forgets = diagnose(Looped(lambda z, x: 0.5 * z), inputs(), **QUICK).verdict
+        assert (forgets.behaviour, forgets.path_independent) == ("ignores its input", None)
+        saddle = diagnose(Looped(lambda z, x: torch.tanh(2 * z)), inputs(), **QUICK).verdict
+        assert (saddle.behaviour, saddle.path_independent) == ("ignores its input", False)
 
     def test_a_budget_that_is_too_short_is_no_proof_of_path_dependence(self):
         line = torch.full((1, 1), 5.0)  # answers are about which side of it a number is on
@@ -135,6 +143,8 @@ class TestVerdicts:
         verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
         assert verdict.behaviour == "settles"
         assert verdict.path_independent is None
+        assert "before it settles from other starts as well" in verdict.sentences[1]
+        assert any("larger budget" in remedy for remedy in verdict.remedies)
 
     def test_a_state_that_moves_under_an_answer_that_stays(self):
         slow = Looped(lambda z, x: 0.98 * z + x)

@@ -61,7 +61,7 @@ def nothing(states: Tensor) -> float:
         return 0.0
     lengths = torch.linalg.vector_norm(states, dim=1)
     most = lengths.sort().values[int(0.9 * (len(states) - 1))]  # neither zero like many nor as large as a few may be
-    return ROUNDING * torch.finfo(states.dtype).eps * most.item()
+    return ROUNDING * torch.finfo(states.dtype).eps * (most.item() or 1.0)  # if all are zero, there is no better scale
 
 
 def cosine(one: Tensor, other: Tensor, zero: float) -> Tensor:

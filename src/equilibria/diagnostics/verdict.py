@@ -61,16 +61,18 @@ def judge(
     rows = [*alignment, *([attack] if attack else [])]
     worst = min(rows, key=lambda row: (_ends(row, lost), _lowest(row)))
     end = _ends(worst, lost)
-    behaviour = _behaviour(regimes, sensitivity, start_matters=not all(row.distance <= NEAR for row in rows))
+    start_matters = not all(row.distance <= NEAR for row in rows)
+    behaviour = _behaviour(regimes, sensitivity, start_matters=start_matters)
     early = behaviour == WORDS[Regime.NOT_SETTLED] or (
-        behaviour == WORDS[Regime.FIXED_POINT] and _on_its_way(worst, contraction)
+        behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.COLLAPSE]) and _on_its_way(worst, contraction)
     )
-    independent = _path_independent(behaviour, end, early)
+    meaningless = behaviour == WORDS[Regime.COLLAPSE] and not start_matters  # the same end for all, from anywhere
+    independent = None if meaningless else _path_independent(behaviour, end, early)
     enough = curve.last_change if curve.last_change < curve.steps[-1] else None
     more = _more_steps(behaviour, independent, curve, enough, higher_is_better)
-    sentences = [_what_it_does(behaviour, regimes), _where_it_ends(behaviour, independent, worst, end)]
+    sentences = [_what_it_does(behaviour, regimes), _where_it_ends(behaviour, independent, worst, end, meaningless)]
     sentences += [_about_more_steps(behaviour, more, enough, curve, higher_is_better)]
-    return Verdict(behaviour, independent, more, enough, sentences, _remedies(behaviour, independent, more))
+    return Verdict(behaviour, independent, more, enough, sentences, _remedies(behaviour, independent, more, early))
 
 
 def _ends(row: AlignmentRow, usually_lost: float) -> Ends:
@@ -115,8 +117,6 @@ def _behaviour(regimes: Mapping[Regime, int], sensitivity: float | None, *, star
 def _path_independent(behaviour: str, worst: Ends, early: bool) -> bool | None:
     if behaviour == WORDS[Regime.DIVERGENCE] or worst is Ends.INFINITY:
         return False
-    if behaviour == WORDS[Regime.COLLAPSE]:
-        return None  # the same limit for all: raw alignment is high, and means nothing
     if worst is Ends.SAME_STATE:
         return True
     # Starts that have not been forgotten yet are no proof that they never will be.
@@ -158,23 +158,27 @@ def _what_it_does(behaviour: str, regimes: Mapping[Regime, int]) -> str:
     return f"It {behaviour} ({', '.join(parts)} of {total} examples)."
 
 
-def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends) -> str:
+def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, meaningless: bool) -> str:
     """About the worst kind of start, by name."""
     score = (
         f"from {worst.start}: AA {worst.cosine:.3f} ({worst.low:.3f} .. {worst.high:.3f}), "
         f"centred {worst.centred:.3f}, distance {worst.distance:.2g}, the same answer {worst.same_answer:.0%}"
     )
+    if behaviour == WORDS[Regime.DIVERGENCE]:
+        lost = f"of {worst.solves} solves from {worst.start}, {worst.diverged} have no end to compare"
+        return f"It cannot be path independent: it diverges from its usual starts ({lost})."
     if end is Ends.INFINITY:
         share = f"{worst.diverged} of {worst.solves}"
         return f"It is path dependent: from other starts ({worst.start}) it diverges ({share} solves)."
-    if behaviour == WORDS[Regime.COLLAPSE]:
+    if meaningless:
         return f"Where it ends has next to nothing to do with the input, so alignment means nothing ({score})."
     if independent:
         place = "goes to" if behaviour == WORDS[Regime.NOT_SETTLED] else "ends in"
         return f"It is path independent: it {place} the same place wherever it starts (worst {score})."
     if independent is None:
+        where = "" if behaviour == WORDS[Regime.NOT_SETTLED] else " from other starts as well"
         so_far = "; so far the answer does not depend on the start, the state does" if end is Ends.SAME_ANSWER else ""
-        return f"Whether it is path independent cannot be said before it settles{so_far} (worst {score})."
+        return f"Whether it is path independent cannot be said before it settles{where}{so_far} (worst {score})."
     if end is Ends.SAME_ANSWER:
         return f"It is path dependent: the answer does not depend on the start, the state does (worst {score})."
     return f"It is path dependent: from other starts it ends elsewhere (worst {score})."
@@ -199,7 +203,7 @@ def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curv
     return f"More steps may help: answers changed until step {enough}."
 
 
-def _remedies(behaviour: str, independent: bool | None, more: str) -> list[str]:
+def _remedies(behaviour: str, independent: bool | None, more: str, early: bool) -> list[str]:
     remedies = []
     if behaviour == WORDS[Regime.DIVERGENCE]:
         remedies += ["Give the cell a norm (channel norm or weight norm), or train with Jacobian regularisation."]
@@ -211,6 +215,6 @@ def _remedies(behaviour: str, independent: bool | None, more: str) -> list[str]:
         remedies += ["Train from mixed starts (Mixed) and at random depths (Uniform): both promote path independence."]
     if more == "hurt":
         remedies += ["Until then, stop where the score is best; the trained depth is usually near it."]
-    if behaviour == WORDS[Regime.NOT_SETTLED]:
+    if behaviour == WORDS[Regime.NOT_SETTLED] or (early and independent is None):
         remedies += ["Diagnose with a larger budget first."]
     return remedies
