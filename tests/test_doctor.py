@@ -290,6 +290,17 @@ class TestReport:
         assert seen[0][1] == 0
         assert seen[-1] == ("done", 1.0)
 
+    def test_it_costs_no_more_than_some_thirty_solves(self):
+        """Of a model that never settles, so that nothing stops early; the attack included."""
+        rows = []
+
+        def step(z, x):
+            rows.append(len(z))
+            return turned(z, 50) + x
+
+        diagnose(Looped(step), inputs(64), inputs(64).argmax(1), budget=100)
+        assert sum(rows) <= 30 * 64 * 100
+
     def test_the_model_is_left_as_it_was(self):
         model = EquilibriumModel(nn.Linear(N, N), lambda z, u: torch.tanh(0.5 * z + u), nn.Linear(N, 3)).train()
         before = {name: value.clone() for name, value in model.state_dict().items()}
