@@ -168,11 +168,11 @@ def number(value: float | None) -> str:
 
 def _alignment_table(rows: list[AlignmentRow]) -> Table:
     table = Table(box=None, title="Other starts", title_justify="left", padding=(0, 1))
-    for heading in ("start", "AA", "95 %", "centred", "distance", "readout", "same answer", "diverged"):
+    for heading in ("start", "AA", "95 %", "centred", "distance", "same answer", "lost"):
         table.add_column(heading, justify="left" if heading == "start" else "right", no_wrap=True)
     for row in rows:
         interval = f"{number(row.low)} .. {number(row.high)}"
-        shown = map(number, (row.centred, row.distance, row.readout, row.same_answer))
+        shown = map(number, (row.centred, row.distance, row.same_answer))
         table.add_row(row.start, number(row.cosine), interval, *shown, str(row.diverged))
     return table
 
