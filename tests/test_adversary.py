@@ -194,3 +194,8 @@ def test_half_precision():
     found = attack(of(both_basins, lambda u: u), x, budget=Budget(30), restarts=[x / 32], through=4, rng=rng())
     assert found.start.dtype == torch.bfloat16
     assert (found.cosine < 0.1).all()
+
+
+def test_limits_of_zero_are_the_same():
+    found = attack(of(lambda z, u: 0 * z), torch.ones(2, 3), budget=Budget(3), restarts=1, updates=1, rng=rng())
+    assert found.cosine.tolist() == [1, 1]

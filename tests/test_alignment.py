@@ -9,6 +9,7 @@ from torch import nn
 
 from equilibria import Budget, EquilibriumModel
 from equilibria.diagnostics import Noise, Swapped, Zeros, alignment_score, bootstrap, derangements, from_function
+from equilibria.diagnostics.agreement import Usual, cosine, nothing
 from equilibria.nets import ConvNet
 from equilibria.tasks import Mazes, PrefixSum
 from equilibria.training import measure
@@ -253,3 +254,17 @@ def test_an_interval_is_wider_at_a_higher_level_and_repeats():
     assert bootstrap(torch.full((3,), torch.nan)).examples == 0
     with pytest.raises(ValueError, match="level must be between 0 and 1"):
         bootstrap(scores, level=95)
+
+
+def test_states_of_zero_agree_with_each_other_and_with_nothing_else():
+    usual = torch.tensor([[0.0, 0.0], [1e-9, 0.0], [0.0, 0.0], [1.0, 0.0], [3.0, 4.0]])
+    other = torch.tensor([[0.0, 0.0], [0.0, -1e-9], [2.0, 1.0], [0.0, 0.0], [3.0, 4.0]])
+    found = Usual(usual, torch.zeros(5, dtype=torch.bool)).agreement(torch.arange(5), other)
+    torch.testing.assert_close(found.cosine, torch.tensor([1.0, 1, 0, 0, 1]))
+    torch.testing.assert_close(found.distance, torch.tensor([0.0, 0, 1, 1, 0]))
+    torch.testing.assert_close(cosine(usual, other, nothing(usual)), found.cosine)
+
+
+def test_noise_beside_a_state_of_zero():
+    noise = Noise(2.0).made_from(torch.zeros(2, 5000), rng())
+    torch.testing.assert_close(noise.std(1), torch.full((2,), 2.0), rtol=0.05, atol=0)

@@ -116,3 +116,25 @@ def test_misuse(measure):
     name = "rounds" if measure is contraction else "probes"
     with pytest.raises(ValueError, match=f"{name} must be a whole number >= 1"):
         measure(linear(torch.eye(2)[None]), torch.ones(1, 2), rng=rng(), **{name: 0})
+
+
+def test_half_precision():
+    found = contraction(linear(0.5 * torch.eye(3).bfloat16().expand(2, 3, 3)), torch.ones(2, 3).bfloat16(), rng=rng())
+    torch.testing.assert_close(found.radius.float(), torch.full((2,), 0.5), rtol=0.02, atol=0)
+
+
+def test_attention_can_be_backpropagated_twice():
+    def attend(z: Tensor, u: Tensor) -> Tensor:
+        return 0.5 * nn.functional.scaled_dot_product_attention(z, z, z) + u
+
+    model = EquilibriumModel(nn.Identity(), attend, nn.Identity())
+    found = contraction(model, torch.randn(2, 1, 4, 8, generator=rng()), rng=rng())
+    assert (found.radius > 0.1).all()
+
+
+@pytest.mark.parametrize("measure", [contraction, start_influence])
+def test_a_step_that_hides_its_gradient_has_no_rate(measure):
+    layer = nn.Linear(3, 3)
+    for hidden in (torch.no_grad()(lambda z, u: 0.5 * z + u), lambda z, u: layer(z.detach()) + u):
+        with pytest.raises(RuntimeError, match="the step has no gradient"):
+            measure(EquilibriumModel(nn.Identity(), hidden, nn.Identity()), torch.ones(2, 3), rng=rng())

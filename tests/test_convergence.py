@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard
 from equilibria.diagnostics import Regime, convergence, limit_distance
+from equilibria.diagnostics.convergence import with_rate
 
 IRRATIONAL = 2 * math.pi / (math.sqrt(5) - 1)  # steps of a turn: never a whole number of them
 
@@ -39,7 +40,9 @@ NUMBERS = column(0.3, -1.7, 4.0)
         (integrator, NUMBERS, Regime.DRIFT),
         (lambda z: rotation(z, period=4) + z + 0.1, PLANE * 1e-3, Regime.DIVERGENCE),  # sqrt(2) per step
         (expanding, NUMBERS, Regime.DIVERGENCE),
-        (lambda z: 1.02 * z, NUMBERS, Regime.DIVERGENCE),  # finite within the budget
+        (lambda z: 1.2 * z, NUMBERS, Regime.DIVERGENCE),  # finite within the budget
+        (lambda z: 1.02 * z, NUMBERS, Regime.NOT_SETTLED),  # who knows how far it will get?
+        (lambda z: torch.tanh(1.05 * z), NUMBERS * 1e-4, Regime.NOT_SETTLED),  # on its way from a saddle
         (lambda z: 0.999 * z + 5, NUMBERS, Regime.NOT_SETTLED),
         (lambda z: 0.99 * rotation(z, period=9) + 1, PLANE * 100, Regime.NOT_SETTLED),
     ],
@@ -102,3 +105,30 @@ def test_misuse():
 def test_large_states_in_single_precision():
     x = torch.randn(4, 3, 10, generator=rng())
     assert regimes(lambda z: torch.tanh(2 * z.roll(1, 2)), x) in ([Regime.FIXED_POINT] * 4, [Regime.CYCLE] * 4)
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "before", "after"),
+    [
+        (0.5, 100, Regime.FIXED_POINT, Regime.FIXED_POINT),
+        (0.99, 500, Regime.FIXED_POINT, Regime.FIXED_POINT),  # 1e-4 from its limit
+        (0.99995, 500, Regime.FIXED_POINT, Regime.NOT_SETTLED),  # its steps are short because it is slow
+        (1.0, 100, Regime.DRIFT, Regime.DRIFT),
+        (0.9999, 100, Regime.DRIFT, Regime.NOT_SETTLED),
+    ],
+)
+def test_a_slow_contraction_has_neither_settled_nor_does_it_drift(rate, steps, before, after):
+    x = column(1.0, -2.0, 3.0)
+    scale = 1 - rate if before == Regime.FIXED_POINT else 1.0
+    cell = EquilibriumModel(nn.Identity(), lambda z, u: rate * z + scale * u, nn.Identity(), init=lambda u: u + 1)
+    found = convergence(cell, x, budget=Budget(steps))
+    assert found.regime.tolist() == [before] * 3
+    assert with_rate(found, rate).regime.tolist() == [after] * 3
+
+
+def test_without_a_rate_the_residuals_tell():
+    model = EquilibriumModel(nn.Identity(), lambda z, u: 0.9999 * z + 1e-4 * u, nn.Identity(), init=lambda u: u + 0.5)
+    found = convergence(model, column(1.0, -2.0, 3.0), budget=Budget(200))
+    assert found.regime.tolist() == [Regime.FIXED_POINT] * 3
+    assert with_rate(found, None).regime.tolist() == [Regime.NOT_SETTLED] * 3
+    assert with_rate(found, None).period.tolist() == [0] * 3

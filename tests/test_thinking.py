@@ -240,3 +240,13 @@ def test_rules_that_cannot_be():
         Unchanged(3, within=-1.0)
     with pytest.raises(ValueError, match=r"no classes to compare.*within="):
         list(model_of(at_its_own_rate).think(column(0.5), until=Unchanged(3)))
+
+
+@pytest.mark.parametrize("until", [Unchanged(2), Unchanged(2, within=1.0)], ids=repr)
+@pytest.mark.parametrize("readout", [lambda z: torch.cat((z, -z), 1), lambda z: torch.zeros(len(z), 2)])
+def test_what_is_not_finite_never_settles(readout, until):
+    """Neither when NaN is read as class 0 again and again, nor when the readout hides it."""
+    model = model_of(lambda z, u: 1e308 * u * z + 2, readout=readout)
+    last = list(model.think(column(0, 5), budget=Budget(40), every=1, until=until))[-1]
+    assert last.why.tolist() == [Why.UNCHANGED, Why.DIVERGED]
+    assert last.settled.tolist() == [True, False]

@@ -61,7 +61,7 @@ class Unchanged:
         return Streak(torch.where(wide, before.answer, prediction), torch.where(same, before.since, now))
 
     def same(self, a: Tensor, b: Tensor) -> Tensor:
-        """Which of two batches of predictions give the same answer: (batch,) bool."""
+        """Which of two batches of predictions give the same answer: (batch,) bool. What is not finite is no answer."""
         if self.within is not None:
             return ((a - b).abs() <= self.within).reshape(len(a), -1).all(1)
         if a.ndim < 2 or a.shape[1] < 2:
@@ -69,7 +69,8 @@ class Unchanged:
                 f"a prediction of shape {tuple(a.shape)} has no classes to compare in dimension 1; "
                 f"give the distance at which answers are the same, such as Unchanged({self.steps}, within=1e-3)"
             )
-        return (a.argmax(1) == b.argmax(1)).reshape(len(a), -1).all(1)
+        same = (a.argmax(1) == b.argmax(1)) & a.amax(1).isfinite() & b.amax(1).isfinite()
+        return same.reshape(len(a), -1).all(1)
 
 
 class Thought(NamedTuple):
@@ -164,7 +165,8 @@ def _thoughts(
         prediction = _read(readout, z, thinking, prediction)
         if until is not None:
             streak = until.streak(streak, prediction, step)
-            solving.stop(step - streak.since >= until.steps, Why.UNCHANGED)
+            finite = z.isfinite().reshape(len(z), -1).all(1)  # the others diverge, whatever is read from them
+            solving.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
         if step == last:
             solving.stop(thinking)
         elif time.monotonic() >= end:

@@ -12,7 +12,7 @@ import torch
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from torch import Tensor
+from torch import Tensor, nn
 
 from equilibria.cli.options import Flag, use_threads
 from equilibria.diagnostics import diagnose
@@ -42,12 +42,12 @@ class Diagnose:
     what: tyro.conf.Positional[str]
     """Folder of a run, or module:object."""
     difficulty: float | None = None
-    """Of the run's task; left out: the first that is measured during training."""
+    """Of a run's task; left out: the first that is measured during training."""
     steps: int = 0
     """Of every solve; 0: those of the evaluation at that difficulty, or 200."""
-    examples: int = 100
+    examples: int = 64
     """How many inputs."""
-    others: int = 10
+    others: int = 5
     """Other starts per example."""
     no_attack: Flag = False
     """Do not search for adversarial starts."""
@@ -93,6 +93,8 @@ class Diagnose:
         module, colon, name = self.what.partition(":")
         if not colon:
             raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
+        if self.difficulty is not None:
+            raise ValueError(f"--difficulty is for runs, whose task makes the inputs; {self.what} brings its own")
         return self._of_an_object(module, name), self.steps or 200
 
     def _of_a_run(self, run: Run) -> tuple[Case, int]:
@@ -121,10 +123,19 @@ class Diagnose:
                 thing = getattr(thing, part)
         except (ImportError, AttributeError) as error:
             raise ValueError(f"cannot find {module}:{name}: {error}") from error
+        if isinstance(thing, nn.Module) or hasattr(thing, "step"):
+            raise ValueError(
+                f"{module}:{name} is a model without inputs; make it (model, inputs) or (model, inputs, targets), or a "
+                "function that returns that"
+            )
         case = thing() if callable(thing) else thing
         if not isinstance(case, tuple) or not 2 <= len(case) <= 3:
             raise ValueError(
                 f"{module}:{name} must be, or return, (model, inputs) or (model, inputs, targets), got a "
                 f"{type(case).__name__}"
             )
-        return Case(*(case[0], *(part[: self.examples] for part in case[1:])))
+        model, inputs, targets = (*case, None)[:3]
+        if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor | None):
+            kinds = f"{type(inputs).__name__} and {type(targets).__name__}"
+            raise ValueError(f"inputs and targets of {module}:{name} must be tensors, got {kinds}")
+        return Case(model, inputs[: self.examples], None if targets is None else targets[: self.examples])

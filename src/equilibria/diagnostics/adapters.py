@@ -14,13 +14,17 @@ METHODS = {"init": "init(x) -> z", "step": "step(z, x) -> z", "readout": "readou
 NEEDS_THE_BATCH = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # or chance, while they train
 
 
+class NotAModel(TypeError, ValueError):
+    """This cannot be iterated; the message says what to do."""
+
+
 def as_model(thing: Any) -> EquilibriumModel:
     """An `EquilibriumModel` as it is; anything with `init(x)`, `step(z, x)` and `readout(z)` as one."""
     if isinstance(thing, EquilibriumModel):
         return thing
     missing = [call for name, call in METHODS.items() if not callable(getattr(thing, name, None))]
     if missing:
-        raise TypeError(
+        raise NotAModel(
             f"a {type(thing).__name__} cannot be measured: it has no {' and no '.join(missing)}; add them, or use an "
             "adapter of equilibria.diagnostics: from_function, from_module, from_deep_thinking or from_torchdeq"
         )
@@ -59,7 +63,7 @@ def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | 
     parts = {"projection": getattr(net, "projection", None), "head": readout or getattr(net, "head", None)}
     missing = [name for name, part in parts.items() if not callable(part)]
     if missing:
-        raise TypeError(
+        raise NotAModel(
             f"a {type(net).__name__} is no deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
         )
     return _model(_OneThought(net), init=parts["projection"], readout=parts["head"], owner=net)
@@ -76,7 +80,7 @@ def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> 
         raise ModuleNotFoundError("this needs torchdeq: pip install torchdeq") from error
     found = [part for part in module.modules() if isinstance(part, base)]
     if len(found) != 1:
-        raise TypeError(
+        raise NotAModel(
             f"a {type(module).__name__} holds {len(found)} torchdeq objects and needs exactly one; keep it as a "
             "submodule, as in self.deq = get_deq(...), or use from_function"
         )
@@ -86,8 +90,8 @@ def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> 
     return model
 
 
-def check_model(model: EquilibriumModel, x: Tensor) -> None:
-    """Take one step on `x`, and raise if what comes of it cannot be iterated."""
+def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
+    """Take one step on `x`, raise if what comes of it cannot be iterated, and return what is read from it."""
     unsettled = [name for name, part in model.named_modules() if part.training and isinstance(part, NEEDS_THE_BATCH)]
     if unsettled:
         raise ValueError(f"{unsettled[0]} makes answers random or mixes samples while training; call .eval() first")
@@ -95,7 +99,7 @@ def check_model(model: EquilibriumModel, x: Tensor) -> None:
         injection = model.inject(x)
         z = model.init(*injection)
         if not isinstance(z, Tensor) or not z.is_floating_point() or z.ndim == 0:
-            raise TypeError(f"init must return a floating-point tensor (batch, *state), got {_described(z)}")
+            raise NotAModel(f"init must return a floating-point tensor (batch, *state), got {_described(z)}")
         if len(z) != len(x):
             raise ValueError(
                 f"init gave {len(z)} states for {len(x)} inputs; it must give one for each, for example by "
@@ -103,7 +107,7 @@ def check_model(model: EquilibriumModel, x: Tensor) -> None:
             )
         fz = model.cell(z, *injection)
         if not isinstance(fz, Tensor):
-            raise TypeError(f"a step must return the next state alone, a tensor, got {_described(fz)}")
+            raise NotAModel(f"a step must return the next state alone, a tensor, got {_described(fz)}")
         if fz.shape != z.shape or fz.dtype != z.dtype:
             raise ValueError(
                 f"a step turned a state {_described(z)} into {_described(fz)}; it must keep shape and dtype, so change "
@@ -111,9 +115,10 @@ def check_model(model: EquilibriumModel, x: Tensor) -> None:
             )
         answer = model.readout(fz)
         if not isinstance(answer, Tensor) or answer.ndim == 0 or len(answer) != len(x):
-            raise TypeError(
+            raise NotAModel(
                 f"readout must return a tensor with a row for each of {len(x)} inputs, got {_described(answer)}"
             )
+        return answer
 
 
 def _model(step: Callable, *, init: Any, readout: Any, owner: Any = None) -> EquilibriumModel:
@@ -155,7 +160,7 @@ class _OneThought:
         finally:
             self.net.training = was
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise TypeError(
+            raise NotAModel(
                 f"a {type(self.net).__name__} in training mode must return (output, thought), got "
                 f"{_described(returned)}; use from_function"
             )
@@ -215,11 +220,11 @@ class _Captured:
         except _Reached as reached:
             func, z_init = reached.args
         else:
-            raise TypeError(f"the forward of {type(self._module).__name__} never called its torchdeq object")
+            raise NotAModel(f"the forward of {type(self._module).__name__} never called its torchdeq object")
         finally:
             del self._deq.forward  # what is left is the method of its class
         if not isinstance(z_init, Tensor):
-            raise TypeError(
+            raise NotAModel(
                 f"this torchdeq object solves for {_described(z_init)}, and one tensor is needed; use from_function "
                 "with the parts joined into one"
             )

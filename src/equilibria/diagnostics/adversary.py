@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from equilibria.diagnostics.agreement import cosine as cosine_of
+from equilibria.diagnostics.agreement import nothing
 from equilibria.diagnostics.lbfgs import Function, minimise
 from equilibria.diagnostics.starts import derangements
 from equilibria.gradients import Backprop
@@ -113,14 +115,15 @@ class _Worst:
     """Keeps the start with the lowest cosine, example by example."""
 
     def __init__(self, usual: Solution, start: Tensor) -> None:
-        self._usual = usual.z.flatten(1)
+        self._usual = usual.z
         self._lost = usual.status == Status.DIVERGED
+        self._nothing = nothing(usual.z[~self._lost])
         self.start, self.limit = start.clone(), usual.z.clone()
         self.cosine = torch.full_like(usual.residual, torch.nan)
         self.diverged = torch.zeros_like(usual.status)
 
     def see(self, start: Tensor, solution: Solution) -> None:
-        cosine = cosine_similarity(self._usual, solution.z.flatten(1)).clamp(-1, 1).to(self.cosine.dtype)
+        cosine = cosine_of(self._usual, solution.z, self._nothing).to(self.cosine.dtype)
         lost = solution.status == Status.DIVERGED
         self.diverged += lost
         worse = ~(lost | self._lost) & ~(cosine >= self.cosine)  # anything is worse than NaN

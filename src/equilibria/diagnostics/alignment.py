@@ -33,6 +33,7 @@ class Alignment:
     readout: Agreement  # of what is read from them
     usual: Solution  # the solve from the usual start
     same_answer: Tensor | None  # (batch,) the share of other starts with the same answer, if that was asked for
+    residual: Tensor  # (batch,) the mean relative residual at the ends of the solves from other starts
 
     @property
     def score(self) -> Tensor:
@@ -64,7 +65,7 @@ def alignment_score(
     Args:
         model: an `EquilibriumModel`, or anything that `as_model` takes.
         start: where else to start: `Swapped()`, `Noise(scale)` or `Zeros()`.
-        usual: the solve from the usual start, if it has been made already with this solver and budget.
+        usual: the solve from the usual start, if it has been made already with this solver.
         same_answer: of two predictions, (rows, ...) each, which are the same: (rows,) bool.
     """
     looped = as_model(model)
@@ -78,7 +79,7 @@ def alignment_score(
         answer = looped.readout(usual.z)
         spaces = Usual(usual.z, lost), Usual(answer, lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
-        same, count = torch.zeros(2, len(x), device=x.device)
+        same, count, residual = torch.zeros(3, len(x), device=x.device)
         for example, giver in _pairs(givers.to(x.device), usual.z):
             z0 = start.made_from(rows(usual.z, giver), rng)
             other = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
@@ -89,10 +90,12 @@ def alignment_score(
                 total.index_add_(1, example, torch.where(good, found, 0))
             if same_answer is not None:
                 same.index_add_(0, example, (good & same_answer(answer[example], said)).to(same.dtype))
+            residual.index_add_(0, example, torch.where(good, other.residual, 0).to(residual.dtype))
             count.index_add_(0, example, good.to(count.dtype))
     state, readout = (Agreement(*(total / count)) for total in totals)
     shares = None if same_answer is None else same / count
-    return Alignment(start, len(givers), len(givers) - count.long(), state, readout, usual, shares)
+    lost_solves = len(givers) - count.long()
+    return Alignment(start, len(givers), lost_solves, state, readout, usual, shares, residual / count)
 
 
 def _pairs(givers: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
@@ -44,6 +45,7 @@ def contraction(
         injection, cell = model.inject(x), computed_once(model.cell)
     if z is None:
         z = model.equilibrium(x, solver=solver, budget=budget, trace=False).z
+    require_gradients(model, x, z)
     push, pull = _products(lambda z: cell(z, *injection), z)
     v = torch.randn(z.shape, generator=rng, dtype=z.dtype).to(z.device).flatten(1)
     square = _largest_eigenvalue(lambda v: pull(push(v)), v, rounds)
@@ -70,6 +72,7 @@ def start_influence(
         injection = model.inject(x)
         start: Tensor = model.init(*injection) if z0 is None else z0
         cell = computed_once(model.cell)
+    require_gradients(model, x, start)
     with torch.enable_grad():
         start = start.detach().requires_grad_()
         how = {"solver": solver or model.solver, "budget": budget or model.budget}
@@ -82,6 +85,21 @@ def start_influence(
     return (total / probes).sqrt()
 
 
+def require_gradients(model: EquilibriumModel, x: Tensor, z: Tensor) -> None:
+    """Raise a RuntimeError if a step changes with its state and yet has no gradient, as under `torch.no_grad`."""
+    with torch.no_grad():
+        injection = model.inject(x)
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        fz = model.cell(z, *injection)
+        if fz.requires_grad and torch.autograd.grad(fz.sum(), z, allow_unused=True)[0] is not None:
+            return
+    with torch.no_grad():
+        elsewhere = model.cell(z + 1, *injection)
+    if not torch.equal(fz.nan_to_num(), elsewhere.nan_to_num()):
+        raise RuntimeError("the step has no gradient: it runs under no_grad, detaches its state, or leaves PyTorch")
+
+
 def _products(
     f: Callable[[Tensor], Tensor], z: Tensor
 ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
@@ -89,7 +107,8 @@ def _products(
 
     J^T w is linear in w, so that its own transpose is J: backpropagating twice asks less of a cell than forward mode.
     """
-    with torch.enable_grad():
+    # Of the kernels of attention only the plain one can be backpropagated twice.
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         z = z.detach().requires_grad_()
         fz = f(z) + 0 * z  # an f that does not look at its state has a derivative as well
         w = torch.zeros_like(fz).requires_grad_()
@@ -122,7 +141,7 @@ def _largest_eigenvalue(multiply: Callable[[Tensor], Tensor], v: Tensor, rounds:
         fresh = length > 10 * torch.finfo(v.dtype).eps * image.norm(dim=1)
         inside[:, k + 1, k] = torch.where(fresh, length, 0)
         basis[:, k + 1] = torch.where(fresh[:, None], new / torch.where(fresh, length, 1)[:, None], 0)
-    inside = inside[:, :rounds]
+    inside = inside[:, :rounds].to(torch.promote_types(v.dtype, torch.float32))  # there are none of half numbers
     finite = inside.isfinite().flatten(1).all(1)
-    largest = torch.linalg.eigvals(inside[finite]).abs().amax(1)
+    largest = torch.linalg.eigvals(inside[finite]).abs().amax(1).to(v.dtype)
     return torch.full_like(finite, torch.nan, dtype=v.dtype).index_copy_(0, finite.nonzero()[:, 0], largest)

@@ -1,6 +1,6 @@
 """How a solve behaves in the long run: does each example settle, cycle, wander, drift or explode?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from equilibria.model import EquilibriumModel
-from equilibria.solution import Budget, Solution, Status, Step
+from equilibria.solution import Budget, Keep, Solution, Status, Step
 from equilibria.solve import Solver
 
 SHORTEST = 16  # steps below which a tail says nothing
 SLOWER, FASTER = -0.01, 0.1  # change of the logarithm of the step length that is no steady pace any more
 CHANCE = 3.0  # standard errors within which a change is none
+GROWTH = 100.0  # a state that becomes so many times as large in half a solve, and is no small one, explodes
+FAR = 1e-2  # relative distance to the limit from which on a state is not there yet
+UNSURE = 1e-5  # of a rate: nearer to 1 than this it cannot be told from 1
 LINE, CIRCLE = 2.0, 1.0  # how much farther a steady walk gets in twice the time, straight on or in circles
 
 
@@ -25,7 +28,7 @@ class Regime(IntEnum):
     CYCLE = 2  # of `Convergence.period`
     QUASI_PERIODIC = 3  # bounded, and never quite repeats itself; chaos looks the same
     DRIFT = 4  # moves on and on at a steady pace
-    DIVERGENCE = 5  # moves on ever faster, or is infinite already
+    DIVERGENCE = 5  # grows over orders of magnitude, or is infinite already
     COLLAPSE = 6  # a fixed point, and the same for every input
 
 
@@ -51,13 +54,15 @@ def convergence(
     solver: Solver | None = None,
     budget: Budget | None = None,
     tol: float = 1e-4,
+    keep: Keep | None = None,
 ) -> Convergence:
     """Which regime each example is in at the end of its budget.
 
     A residual of at most `tol` (or the budget's tolerance) is a fixed point, a state that recurs a cycle. For the
     others the second half of the solve decides. If its steps still become shorter, it is not settled. If not, it is
     compared how far from the state at half time it gets in that half and in the half of it: as far, it is
-    quasi-periodic; twice as far, it drifts; and if its steps become longer meanwhile, it diverges.
+    quasi-periodic; twice as far, it drifts. If its steps become longer meanwhile, it diverges if it has grown over
+    orders of magnitude, and is not settled otherwise: it may be on its way from a saddle to a limit.
 
     Collapse is the only regime that is about the batch: all its fixed points are the same within 10 `tol`.
     """
@@ -65,7 +70,7 @@ def convergence(
         raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
     budget = budget or model.budget
     tail = _Tail(len(x), budget.steps)
-    solution = model.equilibrium(x, z0, solver=solver, budget=budget, callback=tail)
+    solution = model.equilibrium(x, z0, solver=solver, budget=budget, callback=tail, keep=keep)
     regime = tail.regime() if budget.steps >= SHORTEST else torch.full_like(solution.status, Regime.NOT_SETTLED)
     still = (solution.residual <= max(tol, budget.tol)) | (solution.period == 1) | solution.converged
     cycles = (solution.period > 1) & ~still
@@ -77,6 +82,26 @@ def convergence(
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))
     return Convergence(regime, period, solution.residuals, solution)
+
+
+def with_rate(found: Convergence, rate: float | None) -> Convergence:
+    """Take back what a contraction rate contradicts.
+
+    At the rate rho a relative residual r is a distance to the limit of r / (1 - rho): where that is not small, a slow
+    contraction has not settled. And what contracts does not drift. Without a rate, that of the residuals is taken.
+    """
+    solution, residuals = found.solution, found.residuals
+    half = len(residuals) // 2
+    paces = (residuals[-1] / residuals[half]).pow(1 / max(1, len(residuals) - 1 - half)).nan_to_num(1.0)  # (batch,)
+    rates = paces if rate is None else torch.full_like(paces, rate)
+    away = solution.residual / (1 - rates).clamp_min(UNSURE)
+    still = (solution.period == 1) | solution.converged | (away <= FAR)
+    rests = (found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)
+    slow = (found.regime == Regime.DRIFT) & (rate is not None) & (rates < 1 - UNSURE)
+    early = (rests & ~still) | slow
+    return replace(
+        found, regime=found.regime.masked_fill(early, Regime.NOT_SETTLED), period=found.period.masked_fill(early, 0)
+    )
 
 
 class LimitDistance(NamedTuple):
@@ -108,6 +133,7 @@ class _Tail:
         self._begin, self._batch = steps - steps // 2, batch
         self._lengths = torch.ones(steps // 2, batch)
         self._distances = torch.ones(steps // 2, batch)
+        self._grown = torch.zeros(batch, dtype=torch.bool)
 
     def __call__(self, step: Step) -> None:
         if step.number < self._begin:
@@ -117,10 +143,14 @@ class _Tail:
             self._first = z.new_zeros(self._batch, z.shape[1]).index_copy_(0, rows, z)
             self._previous = self._first.clone()
             self._lengths, self._distances = self._lengths.to(z), self._distances.to(z)
+            self._grown = self._grown.to(z.device)
             return
         self._lengths[at, rows] = (z - self._previous[rows]).norm(dim=1)
         self._distances[at, rows] = (z - self._first[rows]).norm(dim=1)
         self._previous[rows] = z
+        if at == len(self._lengths) - 1:
+            size, first = z.norm(dim=1), self._first[rows].norm(dim=1)
+            self._grown[rows] = (size > GROWTH * first) & (size > z.shape[1] ** 0.5)
 
     def regime(self) -> Tensor:
         """(batch,): what those do that neither stand still nor recur."""
@@ -129,7 +159,8 @@ class _Tail:
         change = _trend(self._lengths.clamp(min=torch.finfo(self._lengths.dtype).tiny).log())
         found = torch.full_like(reach, Regime.QUASI_PERIODIC, dtype=torch.long)
         found[reach > (CIRCLE + LINE) / 2] = Regime.DRIFT
-        found[(reach > (CIRCLE + LINE) / 2) & (change > FASTER)] = Regime.DIVERGENCE
+        faster = (reach > (CIRCLE + LINE) / 2) & (change > FASTER)
+        found[faster] = torch.where(self._grown, Regime.DIVERGENCE, Regime.NOT_SETTLED)[faster]
         found[(change < SLOWER) | ~change.isfinite()] = Regime.NOT_SETTLED
         return found
 

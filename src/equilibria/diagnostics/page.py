@@ -30,19 +30,20 @@ def page(report: Report) -> str:
     parts = [
         *(f'<p class="verdict">{escape(sentence)}</p>' for sentence in verdict.sentences),
         *(f'<p class="remedy">{escape(remedy)}</p>' for remedy in verdict.remedies),
+        *(f"<p>{escape(note)}</p>" for note in report.notes),
         "<h2>As it goes on</h2>",
         _figure(_draw_curve, report, "Share of final answers, score and residual by steps"),
         "<h2>Where solves go from several starts</h2>",
         _figure(_draw_paths, report, "Trajectories of one example in two principal directions"),
         "<h2>Other starts</h2>",
         _table(
-            ("start", "AA", "95 %", "centred", "readout", "same answer", "diverged"),
+            ("start", "AA", "95 %", "centred", "distance", "readout", "same answer", "diverged"),
             [
                 (
                     row.start,
                     number(row.cosine),
                     f"{number(row.low)} .. {number(row.high)}",
-                    *map(number, (row.centred, row.readout, row.same_answer)),
+                    *map(number, (row.centred, row.distance, row.readout, row.same_answer)),
                     str(row.diverged),
                 )
                 for row in report.alignment

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
 from rich.table import Table
 
 from equilibria.files import write_atomically
@@ -23,6 +24,7 @@ class Curve:
     unchanged: list[float]  # the share of examples whose answer is that of the end already
     residual: list[float]  # the median of the relative residuals
     score: list[float] | None  # the mean, if targets are known
+    last_change: int  # the step, of all, after which 99 % of the answers stayed the same up to the end
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class AlignmentRow:
     readout: float  # of what is read from the states, centred
     same_answer: float  # the share of other starts that give the same answer
     diverged: int  # solves that are left out because they diverged
+    solves: int  # from such starts, over all examples
+    distance: float  # of the states, |z - z'| / max(|z|, |z'|)
+    residual: float  # the mean relative residual at the ends of these solves
 
 
 @dataclass(frozen=True)
@@ -83,15 +88,16 @@ class Report:
     alignment: list[AlignmentRow]
     attacked: float | None  # the worst AA that an adversary found, the mean over examples; None: not tried
     attacked_score: float | None
-    sensitivity: float  # the share of the limits' variance that the input explains
+    sensitivity: float | None  # the share of the limits' variance that the input explains
     untrained_sensitivity: float | None  # of the same net before training, if it can be built
-    contraction: float  # the median of the spectral radii at the limits
-    largest_stretch: float  # the median of the largest singular values
+    contraction: float | None  # the median of the spectral radii at the limits
+    largest_stretch: float | None  # the median of the largest singular values
     start_influence: float | None  # the median norm of d limit / d start
-    solver_distance: float  # the median relative distance between the limits of plain iteration and Anderson
+    solver_distance: float | None  # the median relative distance between the limits of plain iteration and Anderson
     trust: list[Trust]  # empty without targets
     score: float | None  # at the end of the budget
     paths: Paths
+    notes: list[str]  # what could not be measured, and why
     seconds: float
     versions: dict[str, str]
 
@@ -119,6 +125,8 @@ class Report:
             yield f"[bold]{sentence}[/bold]"
         for remedy in self.verdict.remedies:
             yield f"[yellow]{remedy}[/yellow]"
+        for note in self.notes:
+            yield f"[dim]{escape(note)}[/dim]"
         yield ""
         yield _alignment_table(self.alignment)
         yield _facts_table(self)
@@ -160,12 +168,12 @@ def number(value: float | None) -> str:
 
 def _alignment_table(rows: list[AlignmentRow]) -> Table:
     table = Table(box=None, title="Other starts", title_justify="left", padding=(0, 1))
-    for heading in ("start", "AA", "95 %", "centred", "readout", "same answer", "diverged"):
+    for heading in ("start", "AA", "95 %", "centred", "distance", "same answer", "lost"):
         table.add_column(heading, justify="left" if heading == "start" else "right", no_wrap=True)
     for row in rows:
         interval = f"{number(row.low)} .. {number(row.high)}"
-        shown = (number(row.cosine), interval, number(row.centred), number(row.readout), number(row.same_answer))
-        table.add_row(row.start, *shown, str(row.diverged))
+        shown = map(number, (row.centred, row.distance, row.same_answer))
+        table.add_row(row.start, number(row.cosine), interval, *shown, str(row.diverged))
     return table
 
 

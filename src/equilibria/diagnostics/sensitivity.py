@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.model import EquilibriumModel
-from equilibria.solution import Budget, Status, require_whole
+from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
 
 
@@ -34,18 +34,20 @@ def sensitivity(
     solver: Solver | None = None,
     budget: Budget | None = None,
     tol: float = 1e-4,
+    usual: Solution | None = None,
     rng: torch.Generator,
 ) -> Sensitivity:
     """Solve every input from the same few random starts, and split the variance of the limits (two-way ANOVA).
 
     The starts are noise of the size of the usual limits and shared by all inputs, so that nothing about an input
     can come in through its start. Differences of less than `tol` of the limits' size count as none. Compare with
-    `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well, just not usefully.
+    `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well, just not usefully. `usual` is
+    the solve from the usual start, if it has been made already.
     """
     require_whole("starts", starts, least=2, why="one start has no spread")
     if len(x) < 2 or bool((x == x[:1]).all()):
         raise ValueError("sensitivity compares different inputs; give a batch of at least two that differ")
-    usual = model.equilibrium(x, solver=solver, budget=budget, trace=False)
+    usual = usual or model.equilibrium(x, solver=solver, budget=budget, trace=False)
     size = usual.z[usual.status != Status.DIVERGED].square().mean().sqrt().item()
     scale = size if math.isfinite(size) and size > 0 else 1.0
     limits, good = [], torch.ones_like(usual.status, dtype=torch.bool)

@@ -38,7 +38,7 @@ class Swapped(OtherStart):
 
 @dataclass(frozen=True)
 class Noise(OtherStart):
-    """Gaussian noise, `scale` times as large as the state that the example usually ends in."""
+    """Gaussian noise, `scale` times as large as the state that the example usually ends in, or as 1 if that is zero."""
 
     scale: float = 1.0
 
@@ -54,6 +54,7 @@ class Noise(OtherStart):
 
     def made_from(self, states: Tensor, rng: torch.Generator) -> Tensor:
         size = states.flatten(1).float().square().mean(1).sqrt()  # (rows,)
+        size = torch.where(size > 0, size, 1.0)  # or a model that rests at zero would only ever be started there
         return noise_like(states, rng) * (self.scale * size).to(states.dtype).view(-1, *(1 for _ in states.shape[1:]))
 
 

@@ -32,7 +32,7 @@ class Plane(NamedTuple):
 class Trajectories(NamedTuple):
     """The shadows of solves from several starts."""
 
-    points: Tensor  # (batch, starts, steps + 1, 2) the first point is the start; NaN or infinite after divergence
+    points: Tensor  # (batch, starts, steps + 1, 2) the first is the start; NaN or infinite after divergence
     plane: Plane
 
 
@@ -59,6 +59,7 @@ def trajectories(
     starts: Sequence[Tensor | None],
     *,
     plane: Plane | None = None,
+    at: Sequence[int] | None = None,
     solver: Solver | None = None,
     budget: Budget | None = None,
 ) -> Trajectories:
@@ -66,10 +67,13 @@ def trajectories(
 
     Left out, the plane is that of the two principal directions of all these states, which are then held in
     memory: take few examples. A `random_plane`, or that of earlier trajectories, needs no more than a solve.
+
+    Args:
+        at: after which steps to look, from 0, the start; left out: all.
     """
     if not starts:
         raise ValueError("there are no starts; give states, or [None] for the model's own start")
-    at = range((budget or model.budget).steps + 1)
+    at = range((budget or model.budget).steps + 1) if at is None else at
     seen = (lambda z: z.flatten(1)) if plane is None else plane.coordinates
     solves = [
         model.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False).kept for z0 in starts

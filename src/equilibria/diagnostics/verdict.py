@@ -1,16 +1,24 @@
 """From numbers to words: what a looped model does, whether more steps will help, and what to do about it."""
 
+import math
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 
-from equilibria.diagnostics.convergence import Regime
+from equilibria.diagnostics.convergence import UNSURE, Regime
 from equilibria.diagnostics.report import AlignmentRow, Curve, Verdict
 
 MOST = 0.9  # the share of examples that decides what a model does
 PATH_INDEPENDENT = 0.99  # AA from which a model counts as path independent (paper, Table 1)
+CENTRED = 0.95  # the same without what all inputs have in common, of which less is left
+DISTANCE = 0.15  # relative, of the ends: AA .99 is .14 for ends of the same length
+NEAR = 1e-3  # the same: ends that are no farther apart are one
 INFLUENCE = 0.1  # of the variance of the limits: less than this, and the input hardly matters
 SOME = 0.05  # the share of examples that is worth a sentence
-SAME = 0.99  # the share of answers that must be those of the end
-LOSS = 0.02  # of the score: a fall that is more than noise
+SAME = 0.99  # the share of answers that must be the same
+LOSS = 0.02  # of the score, and of what it changes on the way: a fall that is more than noise
+ROUNDING = 1e-3  # of the score: a fall that is less is none
+SLOW = 0.1  # the relative residual below which a state that moves may be on its way to a limit
+MARGIN = 3.0  # times the distance to the limit that a residual stands for
 
 WORDS = {
     Regime.FIXED_POINT: "settles",
@@ -23,31 +31,79 @@ WORDS = {
 }
 
 
+class Ends(IntEnum):
+    """Where other starts lead, from worst to best."""
+
+    INFINITY = 0
+    ELSEWHERE = 1
+    SAME_ANSWER = 2  # though not the same state
+    SAME_STATE = 3
+
+
 def judge(
     regimes: Mapping[Regime, int],
     alignment: Sequence[AlignmentRow],
     curve: Curve,
     *,
-    sensitivity: float,
+    sensitivity: float | None,
+    contraction: float | None = None,
+    attack: AlignmentRow | None = None,
     higher_is_better: bool = True,
 ) -> Verdict:
-    """The verdict on a model."""
-    behaviour = _behaviour(regimes, alignment, sensitivity)
-    independent = _path_independent(behaviour, alignment)
-    enough = _enough_steps(curve)
+    """The verdict on a model.
+
+    Args:
+        sensitivity: the share of the limits' variance that the input explains, if known.
+        contraction: the rate at the limits, if known.
+        attack: where starts lead that were searched for, if anybody did.
+    """
+    lost = regimes.get(Regime.DIVERGENCE, 0) / sum(regimes.values())
+    rows = [*alignment, *([attack] if attack else [])]
+    worst = min(rows, key=lambda row: (_ends(row, lost), _lowest(row)))
+    end = _ends(worst, lost)
+    start_matters = not all(row.distance <= NEAR for row in rows)
+    behaviour = _behaviour(regimes, sensitivity, start_matters=start_matters)
+    early = behaviour == WORDS[Regime.NOT_SETTLED] or (
+        behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.COLLAPSE]) and _on_its_way(worst, contraction)
+    )
+    meaningless = behaviour == WORDS[Regime.COLLAPSE] and not start_matters  # the same end for all, from anywhere
+    independent = None if meaningless else _path_independent(behaviour, end, early)
+    enough = curve.last_change if curve.last_change < curve.steps[-1] else None
     more = _more_steps(behaviour, independent, curve, enough, higher_is_better)
-    sentences = [_what_it_does(behaviour, regimes), _where_it_ends(behaviour, independent, alignment)]
-    sentences += [_about_more_steps(more, enough, curve, higher_is_better)]
-    return Verdict(behaviour, independent, more, enough, sentences, _remedies(behaviour, independent, more))
+    sentences = [_what_it_does(behaviour, regimes), _where_it_ends(behaviour, independent, worst, end, meaningless)]
+    sentences += [_about_more_steps(behaviour, more, enough, curve, higher_is_better)]
+    return Verdict(behaviour, independent, more, enough, sentences, _remedies(behaviour, independent, more, early))
 
 
-def _behaviour(regimes: Mapping[Regime, int], alignment: Sequence[AlignmentRow], sensitivity: float) -> str:
+def _ends(row: AlignmentRow, usually_lost: float) -> Ends:
+    # An example that diverges from its usual start is lost as a receiver and as a giver of starts.
+    if row.diverged > (SOME + 2 * usually_lost) * row.solves:
+        return Ends.INFINITY
+    if not row.same_answer >= SAME:
+        return Ends.ELSEWHERE
+    close = row.cosine >= PATH_INDEPENDENT and row.centred >= CENTRED and row.distance <= DISTANCE
+    return Ends.SAME_STATE if close else Ends.SAME_ANSWER
+
+
+def _lowest(row: AlignmentRow) -> float:
+    """The worse of AA and the share of same answers; what is not a number is the worst."""
+    return min(-math.inf if math.isnan(value) else value for value in (row.cosine, row.same_answer))
+
+
+def _on_its_way(row: AlignmentRow, rate: float | None) -> bool:
+    """Whether ends may be apart only because a slow contraction has not brought them together yet."""
+    if rate is None or not row.residual < SLOW:
+        return False
+    return row.distance <= MARGIN * row.residual / max(1 - rate, UNSURE)
+
+
+def _behaviour(regimes: Mapping[Regime, int], sensitivity: float | None, *, start_matters: bool) -> str:
     total = sum(regimes.values())
     if regimes.get(Regime.DIVERGENCE, 0) > SOME * total:
         return WORDS[Regime.DIVERGENCE]
     settled = regimes.get(Regime.FIXED_POINT, 0) + regimes.get(Regime.CYCLE, 0)
     # The input may explain little because nothing matters, or because the start does: the latter is path dependence.
-    nothing_matters = sensitivity < INFLUENCE and _worst(alignment) >= PATH_INDEPENDENT
+    nothing_matters = sensitivity is not None and sensitivity < INFLUENCE and not start_matters
     if regimes.get(Regime.COLLAPSE, 0) > MOST * total or (settled > MOST * total and nothing_matters):
         return WORDS[Regime.COLLAPSE]
     most = max(regimes, key=lambda regime: regimes[regime])
@@ -58,38 +114,35 @@ def _behaviour(regimes: Mapping[Regime, int], alignment: Sequence[AlignmentRow],
     return WORDS[most] if most is not Regime.FIXED_POINT else WORDS[Regime.NOT_SETTLED]
 
 
-def _path_independent(behaviour: str, alignment: Sequence[AlignmentRow]) -> bool | None:
-    if behaviour == WORDS[Regime.DIVERGENCE]:
+def _path_independent(behaviour: str, worst: Ends, early: bool) -> bool | None:
+    if behaviour == WORDS[Regime.DIVERGENCE] or worst is Ends.INFINITY:
         return False
-    if behaviour == WORDS[Regime.COLLAPSE]:
-        return None  # the same limit for all: raw alignment is high, and means nothing
-    if _worst(alignment) >= PATH_INDEPENDENT:
+    if worst is Ends.SAME_STATE:
         return True
     # Starts that have not been forgotten yet are no proof that they never will be.
-    return None if behaviour == WORDS[Regime.NOT_SETTLED] else False
+    return None if early else False
 
 
-def _worst(alignment: Sequence[AlignmentRow]) -> float:
-    return min(min(row.cosine, row.same_answer) for row in alignment)
-
-
-def _enough_steps(curve: Curve) -> int | None:
-    """The first number of steps from which on the answers stay those of the end, if that is before the end."""
-    enough = None
-    for steps, unchanged in zip(reversed(curve.steps[:-1]), reversed(curve.unchanged[:-1]), strict=True):
-        if unchanged < SAME:
-            break
-        enough = steps
-    return enough
+def _fall(curve: Curve, higher_is_better: bool) -> tuple[float, int] | None:
+    """The best score and its step, if the score at the end is worse than that."""
+    if not curve.score:
+        return None
+    known = [(score, step) for score, step in zip(curve.score, curve.steps, strict=True) if math.isfinite(score)]
+    if not known:
+        return None
+    scores, last = [score for score, _ in known], curve.score[-1]
+    best, at = (max if higher_is_better else min)(known, key=lambda pair: pair[0])
+    least = max(LOSS * (max(scores) - min(scores)), LOSS * max(abs(best), abs(last)), ROUNDING)
+    return None if abs(best - last) <= least else (best, at)  # a last score that is not a number is a fall
 
 
 def _more_steps(
     behaviour: str, independent: bool | None, curve: Curve, enough: int | None, higher_is_better: bool
 ) -> str:
-    if curve.score:
-        best = max(curve.score) if higher_is_better else min(curve.score)
-        if abs(best - curve.score[-1]) > LOSS * max(abs(best), abs(curve.score[-1])):
-            return "hurt"
+    if _fall(curve, higher_is_better):
+        return "hurt"
+    if behaviour == WORDS[Regime.NOT_SETTLED]:
+        return "will help" if independent and enough is None else "may help"
     if enough is not None and enough <= curve.steps[-1] / 2:
         return "will not help"
     if behaviour in (WORDS[Regime.DIVERGENCE], WORDS[Regime.DRIFT], WORDS[Regime.COLLAPSE]):
@@ -105,27 +158,36 @@ def _what_it_does(behaviour: str, regimes: Mapping[Regime, int]) -> str:
     return f"It {behaviour} ({', '.join(parts)} of {total} examples)."
 
 
-def _where_it_ends(behaviour: str, independent: bool | None, alignment: Sequence[AlignmentRow]) -> str:
-    usual = alignment[0]
-    score = f"AA {usual.cosine:.3f} ({usual.low:.3f} .. {usual.high:.3f}), centred {usual.centred:.3f}"
-    if behaviour == WORDS[Regime.COLLAPSE]:
-        return f"Where it ends has next to nothing to do with the input, so its {score} means nothing."
-    if independent:
-        return f"It is path independent: it ends in the same place wherever it starts ({score})."
-    if independent is None:
-        return f"Whether it is path independent cannot be said before it settles ({score} so far)."
-    worst = min(alignment, key=lambda row: min(row.cosine, row.same_answer))
-    return (
-        f"It is path dependent: from other starts ({worst.start}) it ends elsewhere (AA {worst.cosine:.3f}, the same "
-        f"answer from {worst.same_answer:.0%} of them)."
+def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, meaningless: bool) -> str:
+    """About the worst kind of start, by name."""
+    score = (
+        f"from {worst.start}: AA {worst.cosine:.3f} ({worst.low:.3f} .. {worst.high:.3f}), "
+        f"centred {worst.centred:.3f}, distance {worst.distance:.2g}, the same answer {worst.same_answer:.0%}"
     )
+    if behaviour == WORDS[Regime.DIVERGENCE]:
+        lost = f"of {worst.solves} solves from {worst.start}, {worst.diverged} have no end to compare"
+        return f"It cannot be path independent: it diverges from its usual starts ({lost})."
+    if end is Ends.INFINITY:
+        share = f"{worst.diverged} of {worst.solves}"
+        return f"It is path dependent: from other starts ({worst.start}) it diverges ({share} solves)."
+    if meaningless:
+        return f"Where it ends has next to nothing to do with the input, so alignment means nothing ({score})."
+    if independent:
+        place = "goes to" if behaviour == WORDS[Regime.NOT_SETTLED] else "ends in"
+        return f"It is path independent: it {place} the same place wherever it starts (worst {score})."
+    if independent is None:
+        where = "" if behaviour == WORDS[Regime.NOT_SETTLED] else " from other starts as well"
+        so_far = "; so far the answer does not depend on the start, the state does" if end is Ends.SAME_ANSWER else ""
+        return f"Whether it is path independent cannot be said before it settles{where}{so_far} (worst {score})."
+    if end is Ends.SAME_ANSWER:
+        return f"It is path dependent: the answer does not depend on the start, the state does (worst {score})."
+    return f"It is path dependent: from other starts it ends elsewhere (worst {score})."
 
 
-def _about_more_steps(more: str, enough: int | None, curve: Curve, higher_is_better: bool) -> str:
-    last = curve.steps[-1]
-    if more == "hurt" and curve.score:
-        best = max(curve.score) if higher_is_better else min(curve.score)
-        at = curve.steps[curve.score.index(best)]
+def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curve, higher_is_better: bool) -> str:
+    last, fall = curve.steps[-1], _fall(curve, higher_is_better)
+    if fall and curve.score:
+        best, at = fall
         return (
             f"More steps hurt: the score is best, {best:.4g}, after {at} steps and {curve.score[-1]:.4g} after {last}."
         )
@@ -133,14 +195,15 @@ def _about_more_steps(more: str, enough: int | None, curve: Curve, higher_is_bet
         there = f"answers stay the same from step {enough} on" if enough is not None else "it is not getting anywhere"
         return f"More steps than these will not help: {there}."
     if more == "will help":
-        return f"Answers still change at step {last}: more steps will help, as it comes to rest wherever it starts."
-    seen = (
-        f"answers change little after step {enough}" if enough is not None else f"answers still change at step {last}"
-    )
-    return f"More steps may help: {seen}."
+        return f"Answers still change at step {last}: more steps will help, as it goes to the same place from anywhere."
+    if enough is None:
+        return f"More steps may help: answers still change at step {last}."
+    if behaviour == WORDS[Regime.NOT_SETTLED]:
+        return f"Answers have not changed since step {enough}, but the state still moves: more steps may help."
+    return f"More steps may help: answers changed until step {enough}."
 
 
-def _remedies(behaviour: str, independent: bool | None, more: str) -> list[str]:
+def _remedies(behaviour: str, independent: bool | None, more: str, early: bool) -> list[str]:
     remedies = []
     if behaviour == WORDS[Regime.DIVERGENCE]:
         remedies += ["Give the cell a norm (channel norm or weight norm), or train with Jacobian regularisation."]
@@ -152,6 +215,6 @@ def _remedies(behaviour: str, independent: bool | None, more: str) -> list[str]:
         remedies += ["Train from mixed starts (Mixed) and at random depths (Uniform): both promote path independence."]
     if more == "hurt":
         remedies += ["Until then, stop where the score is best; the trained depth is usually near it."]
-    if behaviour == WORDS[Regime.NOT_SETTLED] and more != "will not help":
+    if behaviour == WORDS[Regime.NOT_SETTLED] or (early and independent is None):
         remedies += ["Diagnose with a larger budget first."]
     return remedies

@@ -1,0 +1,276 @@
+"""A model under examination: each method measures something and returns fields of a `Report`."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from equilibria.diagnostics.adversary import attack
+from equilibria.diagnostics.agreement import Agreement, Usual
+from equilibria.diagnostics.alignment import Alignment, alignment_score
+from equilibria.diagnostics.answers import Answers, AnswerWatch
+from equilibria.diagnostics.bootstrap import bootstrap
+from equilibria.diagnostics.contraction import contraction, require_gradients, start_influence
+from equilibria.diagnostics.convergence import Regime, convergence, limit_distance, with_rate
+from equilibria.diagnostics.doubts import Indecision
+from equilibria.diagnostics.report import AlignmentRow, Curve, Paths, Trust
+from equilibria.diagnostics.selective import auroc
+from equilibria.diagnostics.sensitivity import sensitivity, untrained
+from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, derangements
+from equilibria.diagnostics.trajectories import Plane, trajectories
+from equilibria.layout import noise_like
+from equilibria.model import EquilibriumModel, Output
+from equilibria.solution import Budget, Keep, Status
+from equilibria.solve import Solver
+from equilibria.solvers import Anderson, Picard
+
+TOLERANCE = 1e-6  # relative residual at which a sample of the repeated solves has settled
+NOISY = 2  # solves per example from noise of each size
+SHARED = 3  # starts of the analysis of variance
+FEW = 8  # examples for what needs a backward pass per product
+UPDATES = 10  # of the short attack that is part of a diagnosis
+THROUGH = 50  # steps that gradients of the start are taken through
+PATHS, POINTS = 5, 24  # starts whose trajectories are shown, and about how many points of each
+
+NO_ATTACK = {"attack": None, "attacked_score": None}
+
+Fields = dict[str, Any]
+T = TypeVar("T")
+
+
+class Patient:
+    """A model, its inputs, and how to solve. The usual solve is made once, and everything is compared with it."""
+
+    def __init__(
+        self,
+        model: EquilibriumModel,
+        x: Tensor,
+        answers: Answers,
+        *,
+        budget: Budget,
+        solver: Solver | None,
+        others: int,
+        seed: int,
+    ) -> None:
+        self._model, self._x, self._answers, self._solver = model, x, answers, solver
+        self._others, self._seed = others, seed
+        self._plain = Budget(budget.steps)
+        # For solves that are made again and again: samples that are done may stop.
+        self._often = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
+        self._watch = AnswerWatch(model.readout, answers, _spaced(budget.steps))
+        every = Keep(range(1, budget.steps + 1), self._watch)
+        self._run = convergence(model, x, solver=solver, budget=self._plain, keep=every)
+        self._usual = self._run.solution
+        self._found: dict[str, Alignment] = {}
+        self.notes: list[str] = []
+
+    def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
+        return {
+            "answers by steps": self.curve,
+            "contraction": self.contraction,
+            "other starts": self.alignment,
+            "the input's part": self.sensitivity,
+            "two solvers": self.solvers,
+            "the start's part": self.start_influence,
+            "attack": self.attack if attacks else lambda: dict(NO_ATTACK),
+            "trust": self.trust,
+            "trajectories": self.paths,
+        }
+
+    @property
+    def _rng(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self._seed)
+
+    def curve(self) -> Fields:
+        steps, kept, residuals = self._watch.steps, self._watch.kept, self._run.residuals
+        scores = [self._answers.score(kept[step]) for step in steps]
+        residual = [residuals[step - 1].nanmedian().item() for step in steps]
+        unchanged = [self._answers.same(kept[steps[-1]], kept[step]).double().mean().item() for step in steps]
+        known = [one.double().mean().item() for one in scores if one is not None]
+        curve = Curve(steps, unchanged, residual, known or None, self._watch.last_change())
+        return {"curve": curve, "score": known[-1] if known else None}
+
+    def contraction(self) -> Fields:
+        """The rate at the limits, and the long run as seen in its light."""
+
+        def measure() -> tuple[float | None, float | None]:
+            found = contraction(self._model, self._x[:FEW], self._usual.z[:FEW], rng=self._rng)
+            return _median(found.radius), _median(found.norm)
+
+        rate, stretch = self._with_gradients("the contraction rate", measure, (None, None))
+        found = with_rate(self._run, rate)
+        regimes = {regime: n for regime in Regime if (n := found.count(regime))}
+        periods = found.period[found.regime == Regime.CYCLE].tolist()
+        return {
+            "contraction": rate,
+            "largest_stretch": stretch,
+            "regimes": dict(sorted(regimes.items(), key=lambda item: -item[1])),
+            "periods": {str(period): periods.count(period) for period in sorted(set(periods))},
+        }
+
+    def alignment(self) -> Fields:
+        noisy = min(NOISY, self._others)
+        return {
+            "alignment": [
+                self._row(Swapped(), self._others),
+                self._row(Noise(1.0), noisy),
+                self._row(Noise(10.0), noisy),
+            ]
+        }
+
+    def _row(self, start: OtherStart, others: int) -> AlignmentRow:
+        found = alignment_score(
+            self._model,
+            self._x,
+            others=others,
+            start=start,
+            solver=self._solver,
+            budget=self._often,
+            usual=self._usual,
+            same_answer=self._answers.same,
+            rng=self._rng,
+        )
+        self._found[str(start)] = found
+        assert found.same_answer is not None
+        return _row(
+            str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
+        )
+
+    def sensitivity(self) -> Fields:
+        how = {"solver": self._solver, "budget": self._often, "starts": SHARED}
+        if bool((self._x == self._x[:1]).all()):
+            self.notes.append("All inputs are the same, so whether they matter was not measured.")
+            return {"sensitivity": None, "untrained_sensitivity": None}
+        own = sensitivity(self._model, self._x, **how, usual=self._usual, rng=self._rng).share
+        some = self._x[: 2 * FEW]
+        try:
+            fresh = untrained(self._model)
+            control = sensitivity(fresh, some, **how, rng=self._rng).share
+        except ValueError:  # the model cannot be built again, or these few inputs are the same
+            control = None
+        return {"sensitivity": own, "untrained_sensitivity": control}
+
+    def solvers(self) -> Fields:
+        found = limit_distance(self._model, self._x[: 2 * FEW], solvers=(Picard(), Anderson()), budget=self._often)
+        return {"solver_distance": _median(found.relative)}
+
+    def start_influence(self) -> Fields:
+        short = Budget(min(self._plain.steps, THROUGH))
+
+        def measure() -> float | None:
+            norms = start_influence(self._model, self._x[: FEW // 2], solver=self._solver, budget=short, rng=self._rng)
+            return _median(norms)
+
+        return {"start_influence": self._with_gradients("the memory of the start", measure, None)}
+
+    def attack(self) -> Fields:
+        return self._with_gradients("the attack", self._attack, dict(NO_ATTACK))
+
+    def _attack(self) -> Fields:
+        x, usual, rng = self._x[:FEW], self._usual.z[:FEW].nan_to_num(0, 0, 0), self._rng
+        (partner,) = derangements(len(x), 1, rng)
+        found = attack(
+            self._model,
+            x,
+            solver=self._solver,
+            budget=self._often,
+            restarts=[usual[partner.to(usual.device)], Noise(1.0).made_from(usual, rng)],
+            updates=UPDATES,
+            through=min(self._plain.steps, THROUGH),
+            rng=rng,
+        )
+        unknown = found.cosine.isnan()
+        example = torch.arange(len(x), device=x.device)
+        lost = self._usual.status == Status.DIVERGED
+        at_rest = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
+        with torch.no_grad():
+            answers, answer = self._model.readout(self._usual.z), self._model.readout(found.limit)
+            state = Usual(self._usual.z, lost).agreement(example, found.limit)
+            readout = Usual(answers, lost).agreement(example, answer)
+        same = self._answers.same(answers[:FEW], answer).double().masked_fill(unknown, torch.nan)
+        state, readout = (
+            Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in (state, readout)
+        )
+        score = self._answers.score(answer, slice(0, FEW))
+        return {
+            "attack": _row("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual),
+            "attacked_score": None if score is None else score.double().mean().item(),
+        }
+
+    def _with_gradients(self, what: str, measure: Callable[[], T], otherwise: T) -> T:
+        """What is measured by backpropagation; a step that has no gradient leaves a note."""
+        try:
+            require_gradients(self._model, self._x[:2], self._usual.z[:2])
+            return measure()
+        except RuntimeError as error:
+            self.notes.append(f"Without {what}, as gradients failed: {str(error).splitlines()[0]}")
+            return otherwise
+
+    def trust(self) -> Fields:
+        """How well doubts tell right from wrong; those that need other starts are taken from the rows above."""
+        with torch.no_grad():
+            output = Output(self._model.readout(self._usual.z), self._usual)
+        wrong = self._answers.wrong(output.prediction)
+        if wrong is None:
+            return {"trust": []}
+        same = self._found[str(Noise(1.0))].same_answer
+        assert same is not None
+        doubts = {
+            "misalignment": 1 - self._found[str(Swapped())].score,
+            "residual": self._usual.residual,
+            "disagreement": 1 - same,
+        }
+        if self._answers.has_margin:
+            doubts["indecision"] = Indecision()(self._model, self._x, output)
+        rows = []
+        for name, doubt in doubts.items():
+            told = auroc(doubt.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)
+            rows.append(Trust(name, told.value, told.low, told.high))
+        return {"trust": rows}
+
+    def paths(self) -> Fields:
+        usual, rng = self._usual.z[:2].nan_to_num(0, 0, 0), self._rng
+        size = usual[:1].square().mean().sqrt()
+        noise = [(size if size > 0 else 1.0) * noise_like(usual[:1], rng) for _ in range(PATHS - 2)]
+        starts = [None, usual[1:2], *noise]
+        short = Budget(min(self._plain.steps, 4 * THROUGH))
+        plane = None
+        if usual[0].numel() == 1:  # a state of one number is its own first direction, and there is no second
+            plane = Plane(usual.new_zeros(1, 1), usual.new_tensor([[[1.0], [0.0]]]))
+        at = [0, *_spaced(short.steps, POINTS)]
+        found = trajectories(self._model, self._x[:1], starts, plane=plane, at=at, solver=self._solver, budget=short)
+        points = found.points[0].tolist()
+        shown = [[[c if math.isfinite(c) else None for c in point] for point in path] for path in points]
+        return {"paths": Paths(shown, ["usual", "another's state", *["noise"] * len(noise)])}
+
+
+def _row(
+    start: str, diverged: Tensor, solves: int, state: Agreement, readout: Agreement, same: Tensor, residual: Tensor
+) -> AlignmentRow:
+    """The means of what was found for each example, (batch,)."""
+    mean = bootstrap(state.cosine)
+    return AlignmentRow(
+        start=start,
+        cosine=mean.value,
+        low=mean.low,
+        high=mean.high,
+        centred=state.centred.nanmean().item(),
+        readout=readout.centred.nanmean().item(),
+        same_answer=same.nanmean().item(),
+        diverged=int(diverged.sum()),
+        solves=solves * len(diverged),
+        distance=state.distance.nanmean().item(),
+        residual=residual.nanmean().item(),
+    )
+
+
+def _spaced(steps: int, count: int = 12) -> list[int]:
+    """About so many numbers up to `steps`, closer together at the beginning."""
+    return sorted({max(1, round(steps ** (i / count))) for i in range(count + 1)} | {max(1, steps // 2), steps})
+
+
+def _median(values: Tensor) -> float | None:
+    median = values.double().nanmedian().item()
+    return median if math.isfinite(median) else None

@@ -1,0 +1,69 @@
+"""What counts as the same answer, and as the right one."""
+
+import pytest
+import torch
+
+from equilibria.diagnostics.answers import Answers
+
+LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [0.0, 1.0, 5.0], [4.0, 0.0, 0.0]])
+CLASSES = torch.tensor([0, 1, 2, 1])
+RIGHT = [1.0, 1.0, 1.0, 0.0]
+
+
+def listed(found):
+    return found.tolist()
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [CLASSES, CLASSES[:, None], torch.eye(3)[CLASSES], torch.eye(3)[CLASSES].bool(), CLASSES.int()],
+    ids=["classes", "a column", "one-hot", "one-hot bool", "int32"],
+)
+def test_classes_in_any_form(targets):
+    answers = Answers(LOGITS, targets)
+    assert listed(answers.score(LOGITS)) == RIGHT
+    assert listed(answers.wrong(LOGITS)) == [False, False, False, True]
+    assert answers.has_margin
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+def test_the_sign_of_a_single_logit(shape):
+    logits = torch.tensor([1.0, -1.0, 2.0, -3.0]).view(shape)
+    answers = Answers(logits, torch.tensor([True, False, True, True]))
+    assert listed(answers.score(logits)) == RIGHT
+    assert answers.same(logits, 2 * logits).all()
+    assert not answers.same(logits, -logits).any()
+    assert not answers.has_margin
+
+
+def test_numbers_are_compared_in_one_shape():
+    numbers = torch.tensor([1.0, 2.0, 4.0])
+    assert listed(Answers(numbers[:, None], numbers).score(numbers[:, None])) == [0, 0, 0]
+    assert Answers(numbers, None).same(numbers, numbers * 1.001).all()
+
+
+def test_a_score_that_is_better_when_it_is_lower():
+    answers = Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) != t).float(), higher_is_better=False)
+    assert listed(answers.wrong(LOGITS)) == [False, False, False, True]
+
+
+def test_what_is_not_finite_is_no_answer():
+    answers = Answers(LOGITS, None)
+    for bad in (torch.nan, torch.inf):
+        assert not answers.same(torch.full_like(LOGITS, bad), torch.full_like(LOGITS, bad)).any()
+    ruled_out = LOGITS.clone()
+    ruled_out[0, 2] = -torch.inf
+    assert answers.same(LOGITS, ruled_out).all()
+    lost = torch.full_like(LOGITS, torch.nan)
+    assert listed(Answers(LOGITS, torch.zeros(4).long()).score(lost)) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("targets", [torch.zeros(4, 2).long(), torch.zeros(4, 5), torch.zeros(4)])
+def test_targets_that_do_not_fit(targets):
+    with pytest.raises(ValueError, match="do not fit predictions"):
+        Answers(LOGITS, targets)
+
+
+def test_a_score_of_the_wrong_shape():
+    with pytest.raises(ValueError, match="a number per input"):
+        Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) == t).float().mean())

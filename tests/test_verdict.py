@@ -1,0 +1,164 @@
+"""Verdicts on maps whose long run is known."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from test_doctor import CONTRACTION, QUICK, Looped, inputs, turned
+
+from equilibria.diagnostics import diagnose, from_function
+from equilibria.diagnostics.convergence import Regime
+from equilibria.diagnostics.report import AlignmentRow, Curve
+from equilibria.diagnostics.verdict import judge
+
+
+class TestVerdicts:
+    def test_a_contraction_settles_and_more_steps_will_not_help(self):
+        report = diagnose(CONTRACTION, inputs(), **QUICK)
+        assert report.verdict.behaviour == "settles"
+        assert report.verdict.path_independent is True
+        assert report.verdict.more_steps == "will not help"
+        assert report.verdict.enough_steps is not None
+        assert report.verdict.enough_steps <= 16
+        assert report.contraction == pytest.approx(0.5, abs=1e-3)
+        assert report.sensitivity == pytest.approx(1, abs=1e-3)
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)
+        assert report.verdict.remedies == []
+
+    def test_a_map_that_keeps_what_it_starts_with_is_path_dependent(self):
+        report = diagnose(Looped(lambda z, x: torch.where(z.abs() > 0, z, x)), inputs(), **QUICK)
+        assert report.verdict.path_independent is False
+        assert any("mixed starts" in remedy for remedy in report.verdict.remedies)
+
+    def test_drift_and_divergence(self):
+        drift = diagnose(Looped(lambda z, x: z + x), inputs(), **QUICK)
+        assert drift.verdict.behaviour == "drifts"
+        explosion = diagnose(Looped(lambda z, x: 3 * z + x), inputs(), **QUICK)
+        assert explosion.verdict.behaviour == "diverges"
+        assert explosion.verdict.path_independent is False
+        assert any("norm" in remedy for remedy in explosion.verdict.remedies)
+        assert explosion.alignment[0].diverged > 0
+        assert "nan" not in " ".join(explosion.verdict.sentences)
+
+    def test_cycles_are_told_with_their_period(self):
+        report = diagnose(Looped(lambda z, x: turned(z - x, 120) + x + 0.1), inputs(), **QUICK)
+        assert report.verdict.behaviour == "cycles"
+        assert report.periods == {"3": 24}
+
+    def test_a_model_that_ignores_its_input(self):
+        report = diagnose(Looped(lambda z, x: 0.5 * z + 1), inputs(), **QUICK)
+        assert report.verdict.behaviour == "ignores its input"
+        assert report.verdict.path_independent is None
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # which means nothing, and that is said
+        assert "means nothing" in report.verdict.sentences[1]
+
+    def test_resting_at_zero(self):
+        """A map that forgets ends there from anywhere; one with a saddle there only from its usual start."""
+        forgets = diagnose(Looped(lambda z, x: 0.5 * z), inputs(), **QUICK).verdict
+        assert (forgets.behaviour, forgets.path_independent) == ("ignores its input", None)
+        saddle = diagnose(Looped(lambda z, x: torch.tanh(2 * z)), inputs(), **QUICK).verdict
+        assert (saddle.behaviour, saddle.path_independent) == ("ignores its input", False)
+
+    def test_a_budget_that_is_too_short_is_no_proof_of_path_dependence(self):
+        line = torch.full((1, 1), 5.0)  # answers are about which side of it a number is on
+
+        def side(z):
+            return torch.cat((z[:, :1], line.expand(len(z), 1)), 1)
+
+        slow = from_function(lambda z, x: 0.99 * z + x, init=torch.zeros_like, readout=side)
+        report = diagnose(slow, inputs(), budget=20, others=3, attacks=False)
+        assert report.verdict.behaviour == "not settled within the budget"
+        assert report.verdict.path_independent is None
+        assert any("larger budget" in remedy for remedy in report.verdict.remedies)
+
+    def test_more_steps_hurt_when_the_score_falls(self):
+        """The state passes through the target and goes on."""
+        x = inputs()
+        report = diagnose(Looped(lambda z, x: z + x / 8), x, x, **QUICK)
+        assert report.verdict.more_steps == "hurt"
+        assert report.curve.score is not None
+        best = report.curve.steps[report.curve.score.index(max(report.curve.score))]
+        assert 6 <= best <= 11
+        assert f"after {best} steps" in report.verdict.sentences[2]
+
+    def test_starts_that_explode_are_no_agreement(self):
+        report = diagnose(Looped(lambda z, x: torch.where(z.abs() > 20, z * z, 0.5 * z + x)), inputs(), **QUICK)
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)
+        assert report.alignment[2].diverged > 0
+        assert report.verdict.path_independent is False
+        assert "(noise x 10) it diverges" in report.verdict.sentences[1]
+
+    @pytest.mark.parametrize("rate", [0.999, 0.9999])
+    def test_slow_contractions_have_not_settled(self, rate):
+        """After 200 steps they are far from their limits, though a step moves little."""
+        slow = Looped(lambda z, x: rate * z + (1 - rate) * x)
+        slow.init = lambda x: torch.ones_like(x)
+        verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
+        assert verdict.behaviour == "not settled within the budget"
+        assert verdict.path_independent is None
+        assert verdict.more_steps == "may help"
+        assert any("larger budget" in remedy for remedy in verdict.remedies)
+
+    def test_slow_starts_are_not_taken_for_path_dependence(self):
+        """The usual start is the limit; others are on their way to it."""
+        slow = Looped(lambda z, x: 0.99 * z + 0.01 * x)
+        slow.init = lambda x: x.clone()
+        verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
+        assert verdict.behaviour == "settles"
+        assert verdict.path_independent is None
+        assert "before it settles from other starts as well" in verdict.sentences[1]
+        assert any("larger budget" in remedy for remedy in verdict.remedies)
+
+    def test_a_state_that_moves_under_an_answer_that_stays(self):
+        slow = Looped(lambda z, x: 0.98 * z + x)
+        slow.readout = lambda z: torch.stack((z[:, 0], -z[:, 0]), 1)
+        verdict = diagnose(slow, inputs(), **QUICK).verdict
+        assert (verdict.behaviour, verdict.more_steps) == ("not settled within the budget", "may help")
+        assert verdict.enough_steps == 1
+        assert "not changed since step 1, but the state still moves" in verdict.sentences[2]
+
+    def test_the_answer_may_be_path_independent_alone(self):
+        """Three numbers settle and are read; three stay what they were at the start."""
+        half = torch.tensor([1.0, 1, 1, 0, 0, 0])
+        memory = Looped(lambda z, x: torch.where(half > 0, 0.5 * z + 100 * x, z))
+        memory.readout = lambda z: z[:, :3]
+        report = diagnose(memory, inputs(), **QUICK)
+        assert report.alignment[2].same_answer == 1
+        assert report.verdict.path_independent is False
+        assert "the answer does not depend on the start, the state does" in report.verdict.sentences[1]
+        assert "noise x 10" in report.verdict.sentences[1]
+
+    def test_a_common_mean_does_not_hide_path_dependence(self):
+        """A thousand in each number is all that the limits from different starts have in common."""
+        wide = Looped(lambda z, x: torch.where((z - 1000).abs() < 50, z, 1000 + x + z.clamp(-20, 20)))
+        wide.readout = lambda z: z[:, :1] * 0 + torch.tensor([[1.0, 0.0]])
+        report = diagnose(wide, inputs(), **QUICK)
+        assert report.alignment[0].cosine > 0.999
+        assert report.verdict.path_independent is False
+
+    def test_an_attack_counts_and_so_does_what_is_not_a_number(self):
+        same = AlignmentRow("swapped", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 72, 0.0, 0.0)
+        curve = Curve([1, 64], [1.0, 1.0], [1.0, 0.0], None, 1)
+
+        def verdict(**attacked):
+            attack = replace(same, start="an attack", **attacked)
+            return judge({Regime.FIXED_POINT: 24}, [same], curve, sensitivity=1.0, contraction=0.5, attack=attack)
+
+        assert verdict().path_independent is True
+        assert verdict(cosine=0.2, distance=0.9, same_answer=0.5).path_independent is False
+        assert "from an attack: AA 0.200" in verdict(cosine=0.2, distance=0.9, same_answer=0.5).sentences[1]
+        nothing = dict.fromkeys(("cosine", "centred", "same_answer", "distance", "residual"), math.nan)
+        assert verdict(**nothing, diverged=72).path_independent is False
+        assert verdict(**nothing).path_independent is False
+
+    def test_falls_of_the_order_of_rounding_do_not_hurt(self):
+        """It comes within 5e-6 of the targets, and ends 1e-5 beyond them."""
+        beyond = Looped(lambda z, x: 0.5 * z + 0.5 * (1 + 1e-5) * x)
+        assert diagnose(beyond, inputs(), inputs(), **QUICK).verdict.more_steps == "will not help"
+
+    def test_answers_that_flip_at_every_step_are_not_settled(self):
+        """Looked at after even numbers of steps only, they would seem to stay."""
+        report = diagnose(Looped(lambda z, x: torch.where(z == x, -x, x)), inputs(), **{**QUICK, "budget": 100})
+        assert report.verdict.behaviour == "cycles"
+        assert report.verdict.enough_steps is None
