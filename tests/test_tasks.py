@@ -104,7 +104,7 @@ class TestPrefixSum:
         prediction = task.perfect(batch)
         prediction[2, :, 7] = prediction[2, :, 7].flip(0)
         assert task.score(prediction, batch).tolist() == [1, 1, 0, 1]
-        assert task.bits_right(prediction, batch)[2].item() == pytest.approx(31 / 32)
+        assert task.partial_score(prediction, batch)[2].item() == pytest.approx(31 / 32)
 
 
 def lattices(image: Tensor) -> Tensor:

@@ -46,6 +46,10 @@ class Task(ABC):
     def score(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Right or wrong, or the error: (batch,)."""
 
+    def partial_score(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """The share of an answer that is right, (batch,); the score where answers have no parts."""
+        return self.score(prediction, batch)
+
     @abstractmethod
     def perfect(self, batch: Batch) -> Tensor:
         """The prediction that nothing beats."""

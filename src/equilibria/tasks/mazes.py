@@ -77,6 +77,11 @@ class Mazes(Task):
         """1 where every open pixel is right."""
         return all_right((prediction.argmax(1) == batch.y) | ~is_open(batch.x))
 
+    def partial_score(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """The share of open pixels that are right."""
+        right, counted = prediction.argmax(1) == batch.y, is_open(batch.x)
+        return (right & counted).flatten(1).sum(1) / counted.flatten(1).sum(1)
+
     def perfect(self, batch: Batch) -> Tensor:
         return 20.0 * one_hot(batch.y, 2).permute(0, 3, 1, 2).to(torch.get_default_dtype())
 

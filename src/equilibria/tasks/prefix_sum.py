@@ -40,8 +40,8 @@ class PrefixSum(Task):
         """1 where the whole string is right."""
         return all_right(prediction.argmax(1) == batch.y)
 
-    def bits_right(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """The share of bits that are right: (batch,)."""
+    def partial_score(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """The share of bits that are right."""
         return (prediction.argmax(1) == batch.y).to(prediction.dtype).mean(1)
 
     def perfect(self, batch: Batch) -> Tensor:

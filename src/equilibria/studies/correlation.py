@@ -1,0 +1,95 @@
+"""Figure 4: nets that are path independent generalise to harder problems."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from equilibria.studies.base import Points, Row, Step, Study, by, pick, values
+from equilibria.studies.claims import Claim, judge, rank_correlation
+from equilibria.studies.drawing import figure, probit_axis, scatter
+from equilibria.studies.mazes import at_large_budget as mazes_at_large_budget
+from equilibria.studies.scales import Scale
+from equilibria.studies.strings import as_points, at_large_budget, averaged
+from equilibria.studies.zoo import WAYS
+
+LABELS = {
+    "unroll": "fixed point iteration, backpropagation",
+    "solver": "Anderson, backpropagation",
+    "implicit": "Anderson, implicit gradients",
+}
+
+
+class Correlation(Study):
+    name = "correlation"
+    figure = "Figure 4"
+    title = "Path independent nets generalise to harder problems"
+    setting = (
+        "Prefix sums: nets of two depths, with and without weight norm, at three rates, in three ways to solve and "
+        "differentiate; AA and the share of right bits, averaged over 16 to 256 bits, after 512 Anderson steps. "
+        "Mazes: nets of all categories at 13x13 and 25x25; the shallow ones at their best number of steps."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        return [*at_large_budget(scale, *WAYS), *mazes_at_large_budget(scale)]
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, ((left, right),) = figure(2)
+        groups = [
+            (LABELS[category], values(nets, "alignment"), values(nets, "partial_score"))
+            for category, nets in by(self._strings(rows), "category")
+        ]
+        scatter(left, groups)
+        left.set_title("prefix sums, 16 to 256 bits")
+        scatter(
+            right,
+            [(category, values(nets, "alignment"), values(nets, "score")) for category, nets in self._mazes(rows)],
+            trends=False,
+        )
+        right.set_title("mazes, 13x13 and 25x25")
+        for axis, label in ((left, "right bits"), (right, "solved mazes")):
+            probit_axis(axis, "x", "AA score")
+            probit_axis(axis, "y", label)
+            axis.legend(fontsize=6)
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        strings = self._strings(rows)
+        found = [
+            judge(
+                f"on prefix sums, {LABELS[category]}: accuracy rises with path independence",
+                rank_correlation(values(nets, "alignment"), values(nets, "partial_score")),
+                above=0.0,
+                what="rank correlation {} over nets",
+                paper="strong correlation",
+            )
+            for category, nets in by(strings, "category")
+        ]
+        found.append(
+            judge(
+                "on prefix sums the correlation is strong over nets of all three ways together",
+                rank_correlation(values(strings, "alignment"), values(strings, "partial_score")),
+                above=0.5,
+                what="rank correlation {} over nets",
+                paper="strong correlation",
+            )
+        )
+        mazes = [net for _, nets in self._mazes(rows) for net in nets]
+        found.append(
+            judge(
+                "on mazes accuracy rises with path independence",
+                rank_correlation(values(mazes, "alignment"), values(mazes, "score")),
+                above=0.0,
+                what="rank correlation {} over nets and sizes",
+                paper="strong correlation",
+            )
+        )
+        return found
+
+    def points(self, rows: Sequence[Row]) -> Points:
+        return Points("AA score", "share of right bits", as_points(self._strings(rows)))
+
+    def _strings(self, rows: Sequence[Row]) -> list[Row]:
+        return averaged(pick(rows, task="PrefixSum"), "alignment", "partial_score", "score")
+
+    def _mazes(self, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+        return list(by(pick(rows, task="Mazes"), "category"))

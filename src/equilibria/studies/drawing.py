@@ -1,0 +1,104 @@
+"""What the figures have in common: probit axes, trend lines, colours, tables."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from scipy.stats import norm
+
+CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
+TICKS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
+COLOURS = ("#3566b0", "#d9822b", "#3a9a5b", "#b5485d", "#7a5bb0", "#8a6a4a", "#5c6670", "#c2a52b", "#2b9aa8", "#c46bb0")
+RIGHT, WRONG = COLOURS[0], COLOURS[3]
+STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "legend.frameon": False,
+    "svg.hashsalt": "equilibria",  # the same figure is the same file
+}
+
+
+def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Figure, np.ndarray]:
+    """An empty figure with (rows, columns) axes."""
+    with rc_context(STYLE):
+        made = Figure(figsize=(width * columns, height * rows), layout="constrained")
+        axes = made.subplots(rows, columns, squeeze=False)
+    return made, axes
+
+
+def save(drawn: Figure, stem: Path) -> None:
+    """As stem.svg and stem.png; equal figures become equal files."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(STYLE):
+        FigureCanvasSVG(drawn).print_svg(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
+        FigureCanvasAgg(drawn)
+        drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
+
+
+def probit(shares: Sequence[float] | np.ndarray, cap: float = CAP) -> np.ndarray:
+    """The normal quantile of shares, which are kept within [1 - cap, cap]."""
+    return norm.ppf(np.clip(np.asarray(shares, dtype=float), 1 - cap, cap))
+
+
+def probit_axis(axis: Axes, which: str, label: str, cap: float = CAP) -> None:
+    """Label an axis on which `probit` of shares is drawn."""
+    ticks = [tick for tick in TICKS if 1 - cap <= tick <= cap]
+    names = [f"{tick:g}" for tick in ticks]
+    (axis.set_xticks if which == "x" else axis.set_yticks)(probit(ticks, cap), names)
+    (axis.set_xlabel if which == "x" else axis.set_ylabel)(label)
+
+
+def trend(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, **style: Any) -> float | None:
+    """The least-squares line through points, in the space they are drawn in; its slope, or None without one."""
+    points = np.array([(one, other) for one, other in zip(x, y, strict=True) if np.isfinite([one, other]).all()])
+    if len(points) < 2 or np.ptp(points[:, 0]) == 0:
+        return None
+    slope, offset = np.polyfit(points[:, 0], points[:, 1], 1)
+    ends = np.array([points[:, 0].min(), points[:, 0].max()])
+    axis.plot(ends, slope * ends + offset, color=colour, lw=1, **style)
+    return float(slope)
+
+
+def scatter(
+    axis: Axes,
+    groups: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    *,
+    transform: Callable[[Sequence[float]], np.ndarray] = probit,
+    trends: bool = True,
+) -> None:
+    """Groups of (name, AA, accuracy), with a trend line each, both axes transformed."""
+    for i, (name, x, y) in enumerate(groups):
+        colour = COLOURS[i % len(COLOURS)]
+        there, up = transform(x), transform(y)
+        axis.scatter(there, up, s=26, color=colour, alpha=0.75, linewidths=0, label=name)
+        if trends:
+            trend(axis, there.tolist(), up.tolist(), colour)
+
+
+def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Figure:
+    """A table as a figure."""
+    widths = [max(len(str(row[i])) for row in (header, *cells)) for i in range(len(header))]
+    drawn, axes = figure(width=0.085 * sum(widths) + 0.3 * len(widths), height=0.32 * (len(cells) + 2))
+    axis = axes[0, 0]
+    axis.axis("off")
+    axis.set_title(title, loc="left")
+    made = axis.table(
+        [list(map(str, row)) for row in cells],
+        colLabels=list(header),
+        loc="center",
+        cellLoc="right",
+        colWidths=[width / sum(widths) for width in widths],
+        edges="horizontal",
+    )
+    made.auto_set_font_size(False)
+    made.set_fontsize(8.5)
+    made.scale(1, 1.35)
+    return drawn

@@ -1,0 +1,153 @@
+"""Where a net ends from several starts, and whether it is right there."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from equilibria.diagnostics import alignment_score
+from equilibria.model import EquilibriumModel
+from equilibria.solution import Budget, Keep, Status
+from equilibria.solve import Solver
+from equilibria.solvers import SOLVERS
+from equilibria.studies.base import Measure, Row
+from equilibria.tasks import Batch, Task
+from equilibria.training import Recipe
+
+SEED = 20_24  # every net sees the same instances, which no training has selected by
+NUMBERS_AT_ONCE = 2**19  # of inputs in one part of a batch
+
+SolverName = Literal["own", "picard", "anderson", "broyden"]
+
+
+@dataclass(frozen=True)
+class Profile(Measure):
+    """AA, by every kernel, and the score, at several difficulties.
+
+    `steps` has one budget for each difficulty; empty: the depth of the net's training. The solver "own" is that of
+    the training too. With `search` a net takes the number of steps, up to this, after which it scores best: what
+    the paper does with nets that get worse with more. With `each` the numbers of every example are kept.
+    """
+
+    difficulties: tuple[int | float, ...]
+    examples: int
+    others: int
+    aligned: int  # of the examples, that get an AA score
+    steps: tuple[int, ...] = ()
+    solver: SolverName = "own"
+    tol: float = 1e-4
+    search: int = 0
+    each: bool = False
+
+    def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
+        solver = solver_of(self.solver, recipe)
+        found = []
+        for i, difficulty in enumerate(self.difficulties):
+            batch = instances(recipe.task, difficulty, self.examples)
+            budget = self._budget(i, model, recipe, batch, solver)
+            about = {"difficulty": difficulty, "steps": budget.steps, "solver": self.solver, "budget": self._kind()}
+            found.append(about | self._row(model, recipe, batch, solver, budget))
+        return found
+
+    def _kind(self) -> str:
+        return "best" if self.search else "large" if self.steps else "training"
+
+    def _budget(self, i: int, model: EquilibriumModel, recipe: Recipe, batch: Batch, solver: Solver) -> Budget:
+        if self.search:
+            return Budget(best_steps(model, recipe.task, batch, solver, self.search))
+        if self.steps:
+            return Budget(self.steps[i], tol=self.tol, halt_on_cycle=True)
+        return Budget(training_depth(recipe))
+
+    def _row(
+        self, model: EquilibriumModel, recipe: Recipe, batch: Batch, solver: Solver, budget: Budget
+    ) -> dict[str, Any]:
+        task = recipe.task
+        ends = [(part, model.equilibrium(part.x, solver=solver, budget=budget, trace=False)) for part in split(batch)]
+        with torch.no_grad():
+            answers = [(model.readout(end.z), part) for part, end in ends]
+        score = torch.cat([task.score(*answer) for answer in answers])
+        status, residual = (torch.cat([getattr(end, name) for _, end in ends]) for name in ("status", "residual"))
+        size = torch.cat([end.z.flatten(1).norm(dim=1) for _, end in ends])
+        row = {
+            "examples": len(score),
+            "score": mean(score),
+            "partial_score": mean(torch.cat([task.partial_score(*answer) for answer in answers])),
+            "constant": mean(torch.cat([task.score(task.constant(part), part) for part, _ in ends])),
+            "diverged": int((status == Status.DIVERGED).sum()),
+            "converged": int((status == Status.CONVERGED).sum()),
+            "cycling": int((status == Status.CYCLING).sum()),
+            "residual": finite(residual.nanmedian().item()),
+            "last_step": finite((residual * size).nanmedian().item()),  # the distance between the last two states
+        }
+        if self.aligned:
+            row |= self._alignment(model, batch, solver, budget)
+        if self.each:
+            row["right"] = [bool(one) for one in score > 0.5]
+            row["last_step_each"] = rounded(residual * size)
+            row["status_each"] = status.tolist()
+        return row
+
+    def _alignment(self, model: EquilibriumModel, batch: Batch, solver: Solver, budget: Budget) -> dict[str, Any]:
+        rng = torch.Generator().manual_seed(SEED)
+        aligned = batch._replace(x=batch.x[: self.aligned], y=batch.y[: self.aligned])
+        found = [
+            alignment_score(model, part.x, others=self.others, solver=solver, budget=budget, rng=rng)
+            for part in split(aligned, self.others + 1)
+        ]
+        each = torch.cat([one.score for one in found])
+        kernels = {name: mean(torch.cat([getattr(one.state, name) for one in found])) for name in KERNELS}
+        lost = int(sum(one.diverged.sum() for one in found))
+        row: dict[str, Any] = {"alignment": mean(each), **kernels, "aligned": len(each), "alignment_diverged": lost}
+        return row | {"alignment_each": rounded(each)} if self.each else row
+
+
+KERNELS = ("centred", "gaussian", "laplacian", "inverse_multiquadric", "distance")
+
+
+def instances(task: Task, difficulty: Any, count: int, seed: int = SEED) -> Batch:
+    """Fresh ones, the same for every net."""
+    return task.held_out().sample(count, difficulty, torch.Generator().manual_seed(seed))
+
+
+def best_steps(model: EquilibriumModel, task: Task, batch: Batch, solver: Solver, most: int) -> int:
+    """The number of steps with the best mean score of one solve; of equal ones the smallest."""
+    steps = range(1, most + 1)
+    with torch.no_grad():
+        keep = Keep(steps, lambda z: task.score(model.readout(z), batch).mean().item())
+        kept = model.equilibrium(batch.x, solver=solver, budget=Budget(most), keep=keep, trace=False).kept
+    sign = 1 if task.higher_is_better else -1
+    return max(steps, key=lambda step: (sign * kept[step], -step))
+
+
+def split(batch: Batch, least: int = 1) -> list[Batch]:
+    """Parts of bounded memory, each with at least so many examples."""
+    parts = max(1, min(len(batch.x) // least, math.ceil(batch.x.numel() / NUMBERS_AT_ONCE)))
+    pairs = zip(batch.x.tensor_split(parts), batch.y.tensor_split(parts), strict=True)
+    return [batch._replace(x=x, y=y) for x, y in pairs]
+
+
+def solver_of(name: str, recipe: Recipe) -> Solver:
+    """A solver at its defaults, or the one that the net was trained with."""
+    return recipe.solver if name == "own" else SOLVERS[name]()
+
+
+def training_depth(recipe: Recipe) -> int:
+    """The steps that a net takes in training; at random depths, the most."""
+    depth: Any = recipe.depth
+    return getattr(depth, "steps", None) or getattr(depth, "high", None) or depth.most
+
+
+def mean(numbers: Tensor) -> float | None:
+    """Of those that are numbers; how many are not stands beside it."""
+    return finite(numbers.double().nanmean().item())
+
+
+def finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def rounded(numbers: Tensor) -> list[float | None]:
+    return [finite(float(f"{number:.4g}")) for number in numbers.tolist()]

@@ -1,0 +1,251 @@
+"""Three sizes of the same reproduction: for tests, for a laptop, and the paper's own."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from equilibria.nets import ConvNet, DenseNet, GraphNet
+from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
+from equilibria.training import RECIPES, Recipe
+from equilibria.training.depths import Depth, Fixed, Uniform
+from equilibria.training.recipe import Evaluation, Optim
+from equilibria.training.starts import Mixed, Start, Zeros
+
+
+class Factors(NamedTuple):
+    """What is varied among the nets of one category."""
+
+    rates: tuple[float, ...]
+    depths: tuple[int, ...] = (6, 32)
+    random_depths: tuple[Depth, ...] = (Uniform(3, 63), Uniform(32, 64))  # in the places of `depths`
+    seeds: tuple[int, ...] = (0,)
+
+
+class Trial(NamedTuple):
+    """How much is measured of each net."""
+
+    strings: int  # of each length
+    steps: int  # of the large budget for strings
+    mazes: tuple[int, ...]  # of each of the sizes 9, 13, 25, 31, 59
+    maze_steps: tuple[int, ...]  # the large budget for each
+    aligned_mazes: int  # of each size, that get an AA score
+    others: int  # starts of an AA score
+    attacked: int  # examples of Table 1
+    attacked_steps: int  # of the path-independent nets there
+    updates: int  # of L-BFGS
+    vectors: int  # digits, matrices or graphs of each difficulty
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The recipes that everything else is derived from, and how much is measured."""
+
+    name: str
+    summary: str
+    strings: Recipe  # unrolled from zero, backpropagated: the baseline of the prefix sums
+    string_factors: Factors
+    mazes: Recipe  # unrolled from zero, backpropagated: what the categories of maze nets change
+    settled_mazes: Recipe  # the net that is most path independent
+    shallow: int  # layers of the shallow maze nets, and of the deep ones
+    deep: int
+    implicit_steps: int  # training steps with implicit gradients, after the unrolled ones
+    implicit_depth: int  # of Broyden's method, forward and backward
+    implicit_start: Start
+    unrolled_depth: Depth  # before that
+    digits: Recipe
+    digit_factors: Factors
+    inversion: Recipe
+    inversion_factors: Factors
+    edges: Recipe
+    edge_factors: Factors
+    trial: Trial
+
+
+def _paper() -> Scale:
+    steps = Optim(steps=30_000, batch=150, lr=1e-3, schedule="steps")
+    epochs = Optim(steps=150_000, batch=50, lr=1e-3, schedule="steps", drops=(2 / 3,), drop=0.1)
+    mazes = Recipe(
+        task=Mazes(),
+        net=ConvNet(width=128, injection="concat", blocks=2, norm="none", weight_norm=True, readout=3),
+        depth=Fixed(32),
+        optim=epochs,
+        pool=50_000,
+        select="best",
+        evaluation=Evaluation(at=((9, 50),), every=1000, examples=500, finally_at=((9, 50, 1000, 100),)),
+        source="paper, Appendix C",
+    )
+    return Scale(
+        name="paper",
+        summary="the paper's own settings: hours for a net, on a GPU",
+        strings=Recipe(
+            task=PrefixSum(),
+            net=ConvNet(width=64, injection="add", norm="group"),
+            depth=Fixed(32),
+            optim=steps,
+            pool=10_000,
+            evaluation=Evaluation(finally_at=((32, 32, 1000, 100),)),
+            source="paper, Appendix C; the width is not given there",
+        ),
+        string_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+        mazes=mazes,
+        settled_mazes=mazes,
+        shallow=8,
+        deep=32,
+        implicit_steps=100_000,
+        implicit_depth=40,
+        implicit_start=Zeros(),
+        unrolled_depth=Fixed(32),
+        digits=Recipe(
+            task=BlurryMNIST(),
+            net=DenseNet(width=512),
+            optim=replace(steps, batch=128),
+            evaluation=Evaluation(finally_at=((2.0, 100, 10_000, 100),)),
+            source="paper, Appendix H; the width is not given there",
+        ),
+        digit_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+        inversion=Recipe(
+            task=MatrixInversion(),
+            net=DenseNet(width=512),
+            optim=replace(steps, batch=128),
+            evaluation=Evaluation(finally_at=((0.5, 100, 1000, 100),)),
+            source="paper, Appendix I",
+        ),
+        inversion_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+        edges=Recipe(
+            task=EdgeCopy(),
+            net=GraphNet(width=128),
+            optim=replace(steps, batch=128),
+            evaluation=Evaluation(finally_at=((10, 100, 1000, 100),)),
+            source="paper, Appendix J; the width is not given there",
+        ),
+        edge_factors=Factors(rates=(1e-3, 3.3e-4, 1e-4), seeds=(0, 1)),
+        trial=Trial(
+            strings=300,
+            steps=512,
+            mazes=(500, 500, 500, 500, 500),
+            maze_steps=(50, 100, 400, 600, 800),
+            aligned_mazes=500,
+            others=10,
+            attacked=500,
+            attacked_steps=500,
+            updates=50,
+            vectors=1000,
+        ),
+    )
+
+
+def _laptop(paper: Scale) -> Scale:
+    """Narrower nets and fewer steps at higher rates; the factors that are varied are the paper's."""
+    short = Optim(steps=600, batch=64, lr=3e-3, schedule="steps")
+    return Scale(
+        name="laptop",
+        summary="small nets and short trainings, for two cores without a GPU",
+        strings=replace(
+            paper.strings,
+            net=ConvNet(width=32, injection="add", norm="group"),
+            optim=short,
+            evaluation=Evaluation(finally_at=((32, 32, 200, 0),)),
+            source="paper, Appendix C, with fewer and smaller steps at higher rates",
+        ),
+        string_factors=Factors(rates=(3e-3, 1e-3, 3e-4)),
+        mazes=replace(
+            paper.mazes,
+            net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2),
+            depth=Fixed(24),
+            optim=Optim(steps=1200, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
+            pool=0,
+            evaluation=Evaluation(at=((9, 50), (13, 100)), every=300, examples=100, finally_at=((9, 50, 200, 0),)),
+            source="paper, Appendix C, with a small net at half the resolution and a short training",
+        ),
+        settled_mazes=RECIPES["mazes/fast"],
+        shallow=8,
+        deep=24,
+        implicit_steps=500,
+        implicit_depth=40,
+        implicit_start=Mixed(),
+        unrolled_depth=Uniform(8, 28),
+        digits=replace(
+            paper.digits,
+            net=DenseNet(width=256),
+            optim=replace(short, steps=2000, batch=128, lr=1e-3),
+            evaluation=Evaluation(finally_at=((2.0, 100, 2000, 0),)),
+        ),
+        digit_factors=Factors(rates=(1e-3, 3e-4, 1e-4), depths=(8,)),
+        inversion=replace(
+            paper.inversion,
+            optim=replace(short, steps=1500, lr=1e-3),
+            evaluation=Evaluation(finally_at=((0.5, 100, 500, 0),)),
+        ),
+        inversion_factors=Factors(rates=(1e-3, 3e-4, 1e-4), depths=(8,)),
+        edges=replace(
+            paper.edges,
+            net=GraphNet(width=32),
+            optim=replace(short, steps=800, lr=1e-3),
+            evaluation=Evaluation(finally_at=((10, 100, 500, 0),)),
+        ),
+        edge_factors=Factors(rates=(3e-3, 1e-3, 3.3e-4), depths=(8,), seeds=(0, 1)),
+        trial=Trial(
+            strings=60,
+            steps=512,
+            mazes=(500, 500, 200, 60, 20),
+            maze_steps=(50, 100, 400, 600, 800),
+            aligned_mazes=30,
+            others=5,
+            attacked=500,
+            attacked_steps=500,
+            updates=50,
+            vectors=300,
+        ),
+    )
+
+
+def _smoke(laptop: Scale) -> Scale:
+    """A few steps of the smallest nets that can be built: everything runs, and nothing is learned."""
+    brief = Optim(steps=2, batch=4, lr=1e-3)
+
+    def tiny(recipe: Recipe, **changes: Any) -> Recipe:
+        first = recipe.evaluation.finally_at[0][0]
+        evaluation = Evaluation(at=((first, 2),), every=2, examples=2, finally_at=((first, 2, 2, 0),))
+        return replace(recipe, optim=brief, pool=0, evaluation=evaluation, **changes)
+
+    def few(factors: Factors) -> Factors:
+        return Factors(factors.rates[:1], (2, 3)[: len(factors.depths)], (Uniform(1, 2), Uniform(2, 3)), (0,))
+
+    maze = ConvNet(width=8, injection="concat", blocks=1, norm="channel", stride=2)
+    return Scale(
+        name="smoke",
+        summary="everything once, in seconds, with nets that have learned nothing: for tests",
+        strings=tiny(laptop.strings, net=ConvNet(width=8, injection="add", norm="group", groups=2)),
+        string_factors=few(laptop.string_factors),
+        mazes=tiny(laptop.mazes, net=maze),
+        settled_mazes=tiny(laptop.settled_mazes, net=maze, depth=Fixed(3)),
+        shallow=2,
+        deep=3,
+        implicit_steps=1,
+        implicit_depth=3,
+        implicit_start=Mixed(),
+        unrolled_depth=Uniform(1, 3),
+        digits=tiny(laptop.digits, net=DenseNet(width=16)),
+        digit_factors=few(laptop.digit_factors),
+        inversion=tiny(laptop.inversion, net=DenseNet(width=16)),
+        inversion_factors=few(laptop.inversion_factors),
+        edges=tiny(laptop.edges, net=GraphNet(width=8)),
+        edge_factors=few(laptop.edge_factors),
+        trial=Trial(
+            strings=4,
+            steps=8,
+            mazes=(4, 4, 3, 2, 2),
+            maze_steps=(4, 5, 6, 6, 6),
+            aligned_mazes=3,
+            others=2,
+            attacked=3,
+            attacked_steps=6,
+            updates=2,
+            vectors=4,
+        ),
+    )
+
+
+PAPER = _paper()
+LAPTOP = _laptop(PAPER)
+SMOKE = _smoke(LAPTOP)
+SCALES: dict[str, Scale] = {scale.name: scale for scale in (SMOKE, LAPTOP, PAPER)}

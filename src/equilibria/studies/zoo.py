@@ -1,0 +1,156 @@
+"""The nets of the paper, by the names of their categories. Studies that ask for the same net get the same recipe."""
+
+from dataclasses import replace
+from itertools import product
+
+from equilibria.gradients import Backprop, Gradient, Implicit, Phantom
+from equilibria.nets import ConvNet, DenseNet, Feedforward, GraphNet
+from equilibria.solution import Budget
+from equilibria.solvers import Anderson, Broyden
+from equilibria.studies.base import Member
+from equilibria.studies.scales import Scale
+from equilibria.training import Recipe
+from equilibria.training.depths import Fixed
+from equilibria.training.extras import AlignmentPenalty, Progressive
+from equilibria.training.recipe import Pretraining
+from equilibria.training.starts import Mixed, Projected
+
+SOLVER = Anderson(memory=3)  # of the paper, Appendix C, forward and backward
+IMPLICIT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
+
+# What each category of prefix-sum nets does differently from the first.
+STRING_CATEGORIES = ("unroll", "solver", "implicit", "mixed", "random depth", "penalty")
+# Fixed point iterations and backpropagation, a solver and backpropagation, a solver and implicit gradients.
+WAYS = ("unroll", "solver", "implicit")
+
+
+def in_way(recipe: Recipe, way: str) -> Recipe:
+    """The same recipe, solved and differentiated in one of the three ways that the paper compares."""
+    if way == "unroll":
+        return recipe
+    return replace(recipe, solver=SOLVER, gradient=Backprop() if way == "solver" else IMPLICIT)
+
+
+def string_nets(scale: Scale, category: str) -> list[Recipe]:
+    """The nets of one category: every depth, with and without weight norm, at every rate."""
+    factors, base, body = scale.string_factors, scale.strings, scale.strings.net
+    assert isinstance(body, ConvNet)
+    nets = []
+    for (depth, random), weight_norm, rate in product(
+        zip(factors.depths, factors.random_depths, strict=True), (False, True), factors.rates
+    ):
+        net = replace(
+            base,
+            name=f"{category}, depth {depth}{', weight norm' if weight_norm else ''}, rate {rate:g}",
+            net=replace(body, weight_norm=weight_norm),
+            depth=Fixed(depth),
+            optim=replace(base.optim, lr=rate),
+        )
+        match category:
+            case "mixed":
+                net = replace(net, start=Mixed())
+            case "random depth":
+                net = replace(net, depth=random)
+            case "penalty":
+                net = replace(net, extras=(AlignmentPenalty(normalise=True),))
+            case _:
+                net = in_way(net, category)
+        nets.append(net)
+    return nets
+
+
+def string_members(scale: Scale, *categories: str) -> list[Member]:
+    """All nets of these categories."""
+    return [Member(category, recipe) for category in categories for recipe in string_nets(scale, category)]
+
+
+# `settled` is the net that the others are held against where one has to be path independent.
+MAZE_CATEGORIES = (
+    "unroll, shallow",
+    "unroll, shallow, weight norm",
+    "unroll, deep",
+    "unroll, deep, weight norm",
+    "implicit",
+    "phantom",
+    "progressive",
+    "feedforward",
+    "feedforward, injected",
+    "no injection",
+    "settled",
+)
+
+
+def maze_net(scale: Scale, category: str) -> Recipe:
+    """The net of one category of maze nets."""
+    base, body = scale.mazes, scale.mazes.net
+    assert isinstance(body, ConvNet)
+    free = replace(body, injection="none")
+    named = replace(base, name=f"mazes, {category}")
+    match category:
+        case "settled":
+            return scale.settled_mazes
+        case "unroll, shallow" | "unroll, deep":
+            return replace(named, net=replace(body, weight_norm=False), depth=_depth(scale, category))
+        case "unroll, shallow, weight norm" | "unroll, deep, weight norm":
+            return replace(named, net=replace(body, weight_norm=True), depth=_depth(scale, category))
+        case "progressive":
+            return replace(named, depth=Fixed(scale.deep), extras=(Progressive(),))
+        case "no injection":
+            return replace(named, net=free, depth=Fixed(scale.deep), start=Projected())
+        case "feedforward":
+            return replace(named, net=Feedforward(free, scale.deep), depth=Fixed(1), start=Projected())
+        case "feedforward, injected":
+            return replace(named, net=Feedforward(body, scale.deep), depth=Fixed(1))
+        case "implicit":
+            return _after_unrolling(scale, named, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
+        case "phantom":
+            return _after_unrolling(scale, named, Phantom(steps=2, damping=0.75))
+    raise ValueError(f"unknown category {category!r} of maze nets; use one of {', '.join(MAZE_CATEGORIES)}")
+
+
+def maze_members(scale: Scale, *categories: str) -> list[Member]:
+    """The nets of these categories."""
+    return [Member(category, maze_net(scale, category)) for category in categories]
+
+
+def _depth(scale: Scale, category: str) -> Fixed:
+    return Fixed(scale.shallow if "shallow" in category else scale.deep)
+
+
+def _after_unrolling(scale: Scale, recipe: Recipe, gradient: Gradient) -> Recipe:
+    """First unrolled, and then implicitly for some steps more, with Broyden's method."""
+    steps = recipe.optim.steps
+    return replace(
+        recipe,
+        start=scale.implicit_start,
+        solver=Broyden(),
+        depth=Fixed(scale.implicit_depth),
+        gradient=gradient,
+        pretraining=Pretraining(steps, scale.unrolled_depth),
+        optim=replace(recipe.optim, steps=steps + scale.implicit_steps),
+    )
+
+
+# The three other tasks: what is varied, and how a net of each looks without a norm.
+def dense_nets(scale: Scale, task: str) -> list[Member]:
+    """Nets for digits, matrices or graphs: three ways to solve and differentiate, every rate, with and without norm."""
+    base, factors = {
+        "digits": (scale.digits, scale.digit_factors),
+        "inversion": (scale.inversion, scale.inversion_factors),
+        "edges": (scale.edges, scale.edge_factors),
+    }[task]
+    body = base.net
+    assert isinstance(body, DenseNet | GraphNet)
+    members = []
+    for way, depth, rate, norm, seed in product(WAYS, factors.depths, factors.rates, ("layer", "none"), factors.seeds):
+        name = f"{task}, {way}, depth {depth}, rate {rate:g}, {'layer norm' if norm == 'layer' else 'no norm'}"
+        recipe = replace(
+            base,
+            name=f"{name}, seed {seed}" if seed else name,
+            net=replace(body, norm=norm),
+            depth=Fixed(depth),
+            optim=replace(base.optim, lr=rate),
+            seed=seed,
+        )
+        members.append(Member(way, in_way(recipe, way)))
+    return members
