@@ -1,5 +1,7 @@
 """Every net builds for its tasks, takes every size, and is what its description says."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from problems import rng
@@ -184,3 +186,23 @@ def test_recall_shows_the_raw_input_at_every_step():
 def test_impossible_nets_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_circular_cells_do_not_know_where_they_are():
+    net = ConvNet(width=8, injection="concat", norm="channel", padding="circular")
+    for task, shape, dims in ((Mazes(), (2, 8, 6, 7), (2, 3)), (PrefixSum(), (2, 8, 9), (2,))):
+        cell = net.build(task).cell
+        z, u = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+        for dim in dims:
+            moved = cell(z.roll(2, dim), u.roll(2, dim))
+            torch.testing.assert_close(moved, cell(z, u).roll(2, dim))
+        zeros = replace(net, padding="zeros").build(task).cell
+        assert (zeros(z.roll(2, 2), u.roll(2, 2)) - zeros(z, u).roll(2, 2)).abs().max() > 1e-3
+
+
+def test_circular_convolution_is_torchs():
+    ours = ConvNet(width=4, injection="add", norm="none", padding="circular").build(Mazes()).cell.first
+    theirs = torch.nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular")
+    theirs.load_state_dict(ours.state_dict())
+    z = torch.randn(2, 4, 5, 6, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(ours(z), theirs(z))

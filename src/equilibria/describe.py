@@ -15,20 +15,29 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 Registries = Mapping[type, Mapping[str, type]]  # an abstract kind -> the names of its members
+LATER = {"later": True}  # metadata of a field that was added when descriptions without it had been written already
 
 
-def to_data(thing: Any, registries: Registries) -> Any:
-    """`thing` as dicts, lists, strings and numbers; what is plain data already stays as it is."""
+def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
+    """`thing` as dicts, lists, strings and numbers; what is plain data already stays as it is.
+
+    In brief, fields that were added `LATER` are left out where they have their default, so that what was described
+    before is described in the same way.
+    """
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         names = [name for members in registries.values() for name, kind in members.items() if kind is type(thing)]
         if not names and isinstance(thing, tuple(registries)):
             raise TypeError(f"cannot write down a {type(thing).__name__}, which is in no registry; register its kind")
-        data = {field.name: to_data(getattr(thing, field.name), registries) for field in dataclasses.fields(thing)}
+        data = {
+            field.name: to_data(getattr(thing, field.name), registries, brief=brief)
+            for field in dataclasses.fields(thing)
+            if not (brief and field.metadata.get("later") and getattr(thing, field.name) == field.default)
+        }
         return {"kind": names[0], **data} if names else data
     if isinstance(thing, (tuple, list)):
-        return [to_data(part, registries) for part in thing]
+        return [to_data(part, registries, brief=brief) for part in thing]
     if isinstance(thing, dict):
-        return {key: to_data(value, registries) for key, value in thing.items()}
+        return {key: to_data(value, registries, brief=brief) for key, value in thing.items()}
     if isinstance(thing, Path):
         return str(thing)
     if thing is None or isinstance(thing, (str, int, float, bool)):

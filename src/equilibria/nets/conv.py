@@ -1,7 +1,7 @@
 """Convolutional cells for sequences and images."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 from torch.nn.utils.parametrizations import weight_norm
 
+from equilibria.describe import LATER
 from equilibria.model import EquilibriumModel, encoded, zeros
 from equilibria.nets.base import Net, require_choice, require_positive
 from equilibria.nets.cells import AdditiveCell, BlockCell, ResidualBlock
@@ -17,6 +18,7 @@ from equilibria.nets.norms import Norm, norm_layer
 from equilibria.tasks import Task
 
 Injection = Literal["none", "add", "concat"]
+Padding = Literal["zeros", "circular"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,10 @@ class ConvNet(Net):
     sums); with "concat" a convolution over [z, u] followed by `blocks` residual blocks (the paper's for mazes).
     Without injection the encoded input is only the first state. A `stride` makes the state that much smaller
     in each direction.
+
+    With `padding="zeros"` a cell can tell where the borders are, and a net may come to rely on how far away they
+    are, which is another matter in larger inputs. With "circular" opposite borders touch, and no place differs from
+    another: right where the input says all, as the walls around a maze do. (The encoder always pads with zeros.)
     """
 
     width: int = 32
@@ -37,11 +43,12 @@ class ConvNet(Net):
     weight_norm: bool = False
     stride: int = 1
     readout: int = 1
+    padding: Padding = field(default="zeros", metadata=LATER)
     layouts = ("sequence", "image")
 
     def __post_init__(self) -> None:
         require_positive(self, "width", "blocks", "stride", "readout")
-        require_choice(self, injection=get_args(Injection), norm=get_args(Norm))
+        require_choice(self, injection=get_args(Injection), norm=get_args(Norm), padding=get_args(Padding))
         norm_layer(self.norm, self.width, self.groups)  # raises if it does not fit
 
     def _build(self, task: Task) -> EquilibriumModel:
@@ -59,7 +66,8 @@ class ConvNet(Net):
         """One application of the net's body: what an equilibrium model iterates and a feedforward net stacks."""
 
         def conv(inputs: int, outputs: int) -> nn.Module:
-            made = layers.conv(inputs, outputs, 3, padding=1, bias=self.norm == "none")
+            kind = layers.conv if self.padding == "zeros" else layers.circular
+            made = kind(inputs, outputs, 3, padding=1, bias=self.norm == "none")
             return weight_norm(made) if self.weight_norm else made
 
         def norm() -> nn.Module:
@@ -88,11 +96,40 @@ class ChannelsLastConv1d(nn.Conv1d):
         return out.contiguous(memory_format=torch.channels_last).squeeze(2)
 
 
+class CircularConv1d(ChannelsLastConv1d):
+    """The same on a ring."""
+
+    def __init__(self, inputs: int, outputs: int, width: int, *, padding: int, bias: bool) -> None:
+        super().__init__(inputs, outputs, width, bias=bias)
+        self.ring = padding
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        return super().forward(_wrapped(input, self.ring))
+
+
+class CircularConv2d(nn.Conv2d):
+    """On a torus. Torch's own leaves the channels-last format, which makes it twice as slow."""
+
+    def __init__(self, inputs: int, outputs: int, width: int, *, padding: int, bias: bool) -> None:
+        super().__init__(inputs, outputs, width, bias=bias)
+        self.ring = padding
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        return super().forward(_wrapped(_wrapped(input, self.ring, dim=2), self.ring, dim=3))
+
+
+def _wrapped(z: Tensor, ring: int, dim: int = 2) -> Tensor:
+    """With the last so many places before the first, and the first after the last."""
+    size = z.shape[dim]
+    return torch.cat((z.narrow(dim, size - ring, ring), z, z.narrow(dim, 0, ring)), dim)
+
+
 @dataclass(frozen=True)
 class Layers:
     """The one- or two-dimensional kind of each layer."""
 
     conv: Callable[..., nn.Module]
+    circular: Callable[..., nn.Module]
     transposed: Callable[..., nn.Module]
     memory_format: torch.memory_format  # of the weights, which the states then follow
 
@@ -100,8 +137,8 @@ class Layers:
     def of(cls, task: Task) -> "Layers":
         sequence = task.layout == "sequence"
         if sequence:
-            return cls(ChannelsLastConv1d, nn.ConvTranspose1d, torch.contiguous_format)
-        return cls(nn.Conv2d, nn.ConvTranspose2d, torch.channels_last)
+            return cls(ChannelsLastConv1d, CircularConv1d, nn.ConvTranspose1d, torch.contiguous_format)
+        return cls(nn.Conv2d, CircularConv2d, nn.ConvTranspose2d, torch.channels_last)
 
     def laid_out(self, module: Any) -> Any:
         """The same module with its weights in the format that makes it fast."""

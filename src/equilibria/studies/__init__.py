@@ -1,12 +1,31 @@
 """Every figure and table of the paper, from trained nets to a verdict on each claim."""
 
 from equilibria.studies.base import Measure, Member, Row, Step, Study
+from equilibria.studies.blurry_mnist import BlurryDigits
 from equilibria.studies.claims import Claim, Verdict
 from equilibria.studies.correlation import Correlation
+from equilibria.studies.edge_copy import EdgeCopying
+from equilibria.studies.matrix_inversion import Inversion
+from equilibria.studies.ood_mazes import MazesBySize
 from equilibria.studies.reproduce import Audience, Outcome, reproduce
 from equilibria.studies.scales import SCALES, Scale
+from equilibria.studies.solver_residuals import SolverResiduals
+from equilibria.studies.stress_test import StressTest
+from equilibria.studies.training_convergence import TrainingConvergence
 
-STUDIES: dict[str, Study] = {study.name: study for study in (Correlation(),)}
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        MazesBySize(),
+        StressTest(),
+        Correlation(),
+        TrainingConvergence(),
+        SolverResiduals(),
+        BlurryDigits(),
+        Inversion(),
+        EdgeCopying(),
+    )
+}
 
 __all__ = [
     "SCALES",

@@ -10,7 +10,7 @@ from equilibria.studies.drawing import figure, probit_axis, scatter
 from equilibria.studies.mazes import at_large_budget as mazes_at_large_budget
 from equilibria.studies.scales import Scale
 from equilibria.studies.strings import as_points, at_large_budget, averaged
-from equilibria.studies.zoo import WAYS
+from equilibria.studies.zoo import MAZE_CATEGORIES, WAYS
 
 LABELS = {
     "unroll": "fixed point iteration, backpropagation",
@@ -30,7 +30,7 @@ class Correlation(Study):
     )
 
     def plan(self, scale: Scale) -> list[Step]:
-        return [*at_large_budget(scale, *WAYS), *mazes_at_large_budget(scale)]
+        return [*at_large_budget(scale, *WAYS), *mazes_at_large_budget(scale, MAZE_CATEGORIES, 13, 25)]
 
     def draw(self, rows: Sequence[Row]) -> Figure:
         drawn, ((left, right),) = figure(2)

@@ -32,6 +32,9 @@ class Trial(NamedTuple):
     attacked: int  # examples of Table 1
     attacked_steps: int  # of the path-independent nets there
     updates: int  # of L-BFGS
+    solver_examples: int  # mazes in each of the runs that compare solvers
+    solver_runs: int
+    solver_steps: int
     vectors: int  # digits, matrices or graphs of each difficulty
 
 
@@ -45,6 +48,8 @@ class Scale:
     string_factors: Factors
     mazes: Recipe  # unrolled from zero, backpropagated: what the categories of maze nets change
     settled_mazes: Recipe  # the net that is most path independent
+    path_dependent_mazes: Recipe  # and those that are least
+    path_dependent_strings: Recipe
     shallow: int  # layers of the shallow maze nets, and of the deep ones
     deep: int
     implicit_steps: int  # training steps with implicit gradients, after the unrolled ones
@@ -63,6 +68,15 @@ class Scale:
 def _paper() -> Scale:
     steps = Optim(steps=30_000, batch=150, lr=1e-3, schedule="steps")
     epochs = Optim(steps=150_000, batch=50, lr=1e-3, schedule="steps", drops=(2 / 3,), drop=0.1)
+    strings = Recipe(
+        task=PrefixSum(),
+        net=ConvNet(width=64, injection="add", norm="group"),
+        depth=Fixed(32),
+        optim=steps,
+        pool=10_000,
+        evaluation=Evaluation(finally_at=((32, 32, 1000, 100),)),
+        source="paper, Appendix C; the width is not given there",
+    )
     mazes = Recipe(
         task=Mazes(),
         net=ConvNet(width=128, injection="concat", blocks=2, norm="none", weight_norm=True, readout=3),
@@ -76,18 +90,12 @@ def _paper() -> Scale:
     return Scale(
         name="paper",
         summary="the paper's own settings: hours for a net, on a GPU",
-        strings=Recipe(
-            task=PrefixSum(),
-            net=ConvNet(width=64, injection="add", norm="group"),
-            depth=Fixed(32),
-            optim=steps,
-            pool=10_000,
-            evaluation=Evaluation(finally_at=((32, 32, 1000, 100),)),
-            source="paper, Appendix C; the width is not given there",
-        ),
+        strings=strings,
         string_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
         mazes=mazes,
         settled_mazes=mazes,
+        path_dependent_mazes=replace(mazes, name="mazes, path dependent", depth=Fixed(8)),
+        path_dependent_strings=replace(strings, name="prefix sums, path dependent", depth=Fixed(15)),
         shallow=8,
         deep=32,
         implicit_steps=100_000,
@@ -128,6 +136,9 @@ def _paper() -> Scale:
             attacked=500,
             attacked_steps=500,
             updates=50,
+            solver_examples=100,
+            solver_runs=10,
+            solver_steps=200,
             vectors=1000,
         ),
     )
@@ -157,6 +168,8 @@ def _laptop(paper: Scale) -> Scale:
             source="paper, Appendix C, with a small net at half the resolution and a short training",
         ),
         settled_mazes=RECIPES["mazes/fast"],
+        path_dependent_mazes=RECIPES["mazes/path_dependent"],
+        path_dependent_strings=RECIPES["prefix_sum/path_dependent"],
         shallow=8,
         deep=24,
         implicit_steps=500,
@@ -193,6 +206,9 @@ def _laptop(paper: Scale) -> Scale:
             attacked=500,
             attacked_steps=500,
             updates=50,
+            solver_examples=100,
+            solver_runs=10,
+            solver_steps=200,
             vectors=300,
         ),
     )
@@ -210,14 +226,17 @@ def _smoke(laptop: Scale) -> Scale:
     def few(factors: Factors) -> Factors:
         return Factors(factors.rates[:1], (2, 3)[: len(factors.depths)], (Uniform(1, 2), Uniform(2, 3)), (0,))
 
+    string = ConvNet(width=8, injection="add", norm="group", groups=2)
     maze = ConvNet(width=8, injection="concat", blocks=1, norm="channel", stride=2)
     return Scale(
         name="smoke",
         summary="everything once, in seconds, with nets that have learned nothing: for tests",
-        strings=tiny(laptop.strings, net=ConvNet(width=8, injection="add", norm="group", groups=2)),
+        strings=tiny(laptop.strings, net=string),
         string_factors=few(laptop.string_factors),
         mazes=tiny(laptop.mazes, net=maze),
         settled_mazes=tiny(laptop.settled_mazes, net=maze, depth=Fixed(3)),
+        path_dependent_mazes=tiny(laptop.path_dependent_mazes, net=maze, depth=Fixed(2)),
+        path_dependent_strings=tiny(laptop.path_dependent_strings, net=string, depth=Fixed(2)),
         shallow=2,
         deep=3,
         implicit_steps=1,
@@ -240,6 +259,9 @@ def _smoke(laptop: Scale) -> Scale:
             attacked=3,
             attacked_steps=6,
             updates=2,
+            solver_examples=8,
+            solver_runs=2,
+            solver_steps=6,
             vectors=4,
         ),
     )

@@ -158,7 +158,8 @@ class Recipe:
     @property
     def id(self) -> str:
         """Twelve digits that name what the recipe makes: equal exactly for recipes that make the same."""
-        return fingerprint({key: value for key, value in self.data().items() if key not in WORDS})
+        same = to_data(Recipe.from_data(self.data()), KINDS, brief=True)
+        return fingerprint({key: value for key, value in same.items() if key not in WORDS})
 
     def data(self) -> dict[str, Any]:
         """The recipe as plain data, the same for equal recipes: 1 where a float is meant is 1.0."""

@@ -122,9 +122,10 @@ def best_steps(model: EquilibriumModel, task: Task, batch: Batch, solver: Solver
     return max(steps, key=lambda step: (sign * kept[step], -step))
 
 
-def split(batch: Batch, least: int = 1) -> list[Batch]:
+def split(batch: Batch, least: int = 1, *, at_once: int | None = None) -> list[Batch]:
     """Parts of bounded memory, each with at least so many examples."""
-    parts = max(1, min(len(batch.x) // least, math.ceil(batch.x.numel() / NUMBERS_AT_ONCE)))
+    at_once = at_once or max(1, NUMBERS_AT_ONCE // batch.x[0].numel())
+    parts = max(1, min(len(batch.x) // least, math.ceil(len(batch.x) / at_once)))
     pairs = zip(batch.x.tensor_split(parts), batch.y.tensor_split(parts), strict=True)
     return [batch._replace(x=x, y=y) for x, y in pairs]
 

@@ -1,0 +1,17 @@
+"""Appendix J: copying the edges of graphs that are larger than in training."""
+
+from equilibria.studies.vectors import ErrorByAlignment
+
+
+class EdgeCopying(ErrorByAlignment):
+    name = "edge_copy"
+    figure = "Appendix J"
+    title = "Edge copy: path independence and error on larger graphs"
+    setting = "Graph cells trained on complete graphs of 2 to 10 nodes; squared error per edge, at 10 and at 15 nodes."
+    task = "edges"
+    difficulties = (10, 15)
+    harder = (15,)
+    error = "error per edge"
+
+    def error_of(self, score: float) -> float:
+        return score
