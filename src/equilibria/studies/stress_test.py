@@ -62,13 +62,21 @@ class StressTest(Study):
         for (task, kind), (_, _, _, published) in PAPER.items():
             (row,) = pick(rows, category=f"{task}, {kind}")
             left = share(round(row["attacked_score"] * row["examples"]), row["examples"])
-            about = {"what": "{} right under attack", "paper": f"{published:g} %"}
+            what, paper = "{} right under attack", f"{published:g} %"
             if kind == "path independent":
                 found.append(
-                    judge(f"{task}: an attack does not break a path-independent net", left, above=0.95, **about)
+                    judge(
+                        f"{task}: an attack does not break a path-independent net",
+                        left,
+                        above=0.95,
+                        what=what,
+                        paper=paper,
+                    )
                 )
             else:
-                found.append(judge(f"{task}: an attack breaks a path-dependent net", left, below=0.05, **about))
+                found.append(
+                    judge(f"{task}: an attack breaks a path-dependent net", left, below=0.05, what=what, paper=paper)
+                )
         return found
 
 

@@ -26,7 +26,8 @@ class TrainingConvergence(Study):
     title = "Convergence in training is not needed for path independence"
     setting = (
         "Maze nets that were unrolled first and then trained with one of two implicit gradients. Broyden's method, 40 "
-        "steps at 9x9 and 400 at 25x25. Residuals are absolute norms, the median over mazes in the table and the mean in the claims."
+        "steps at 9x9 and 400 at 25x25. Residuals are absolute norms: their median over mazes in the table, and their "
+        "mean in the claims."
     )
 
     def plan(self, scale: Scale) -> list[Step]:

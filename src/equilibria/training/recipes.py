@@ -48,14 +48,14 @@ MAZES = Recipe(
     select="best",
     evaluation=Evaluation(
         at=((9, 50), (13, 100), (25, 400)),
-        every=250,
+        every=500,
         examples=100,
         finally_at=(
             (9, 50, 1000, 100),
             (13, 100, 1000, 100),
             (25, 400, 1000, 24),
             (31, 600, 100, 0),
-            (59, 800, 100, 0),
+            (59, 800, 50, 0),
         ),
     ),
     source="steps at test: paper, Appendix C; the small net and its training from trials (docs/LOG.md)",
