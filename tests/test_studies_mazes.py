@@ -1,0 +1,208 @@
+"""The studies of mazes and of the smaller tasks: claims on rows whose truth is known, and the measures behind them."""
+
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from equilibria.solution import Budget
+from equilibria.studies import SCALES, STUDIES
+from equilibria.studies.base import Member, Step
+from equilibria.studies.measures.profile import Profile, best_steps, instances, split
+from equilibria.studies.measures.solvers import TwoSolvers
+from equilibria.studies.measures.stress import Stress
+from equilibria.studies.store import Block, labelled
+from equilibria.studies.zoo import MAZE_CATEGORIES, maze_net
+from equilibria.tasks import PrefixSum
+
+SMOKE = SCALES["smoke"]
+
+
+def verdicts(study, rows):
+    return [str(claim.verdict) for claim in STUDIES[study].claims(rows)]
+
+
+def maze_rows(**scores):
+    """A row per category and size; the score of categories that are not named is 0."""
+    return [
+        {
+            "category": category,
+            "difficulty": size,
+            "score": scores.get(category.replace(", ", "_"), 0.0),
+            "examples": 200,
+        }
+        for category in MAZE_CATEGORIES
+        for size in (9, 13, 25, 31, 59)
+    ]
+
+
+def test_only_tied_and_injected_nets_generalise():
+    tied = {"settled": 0.9, "unroll_deep_weight norm": 0.8, "implicit": 0.99, "progressive": 0.7}
+    others = {"feedforward": 0.5, "feedforward_injected": 0.5, "no injection": 0.5}
+    assert verdicts("ood_mazes", maze_rows(**tied)) == ["holds"] * 7
+    assert verdicts("ood_mazes", maze_rows(**others)) == ["does not hold"] * 7
+    assert "cannot tell" in verdicts("ood_mazes", maze_rows(**tied | {"settled": 0.5}))
+
+
+def stress_rows(independent, dependent, examples=500):
+    return [
+        {
+            "category": f"{task}, path {kind}",
+            "steps": 500,
+            "alignment": 0.9,
+            "score": 1.0,
+            "attacked_alignment": 0.5,
+            "attacked_score": independent if kind == "independent" else dependent,
+            "examples": examples,
+        }
+        for task in ("mazes", "prefix sums")
+        for kind in ("independent", "dependent")
+    ]
+
+
+def test_attacks_are_judged_by_what_is_left():
+    assert verdicts("stress_test", stress_rows(1.0, 0.0)) == ["holds"] * 4
+    assert verdicts("stress_test", stress_rows(0.5, 0.5)) == ["does not hold"] * 4
+    assert verdicts("stress_test", stress_rows(0.95, 0.05)) == ["cannot tell"] * 4
+    assert verdicts("stress_test", stress_rows(1.0, 0.0, examples=3)) == ["cannot tell"] * 4
+
+
+def convergence_rows(solved, alignment, residual):
+    return [
+        {
+            "category": category,
+            "difficulty": size,
+            "score": solved,
+            "examples": 100,
+            "alignment": alignment,
+            "alignment_each": [alignment] * 20,
+            "last_step": residual,
+            "last_step_each": [residual] * 100,
+        }
+        for category in ("phantom", "implicit")
+        for size in (9, 25)
+    ]
+
+
+def test_convergence_in_training_is_not_needed():
+    assert verdicts("training_convergence", convergence_rows(1.0, 0.99, 5.0)) == ["holds"] * 6
+    assert verdicts("training_convergence", convergence_rows(0.2, 0.5, 0.0)) == ["does not hold"] * 6
+
+
+def solver_rows(score, moving, size):
+    row = {"difficulty": 9, "examples": 100, "moving": moving, "cycle_sizes": [size] * moving, "broyden_score": 1.0}
+    harder = [row | {"difficulty": harder, "run": 0} for harder in (13, 25)]
+    return [row | {"run": run, "picard_score": score} for run in range(10)] + [
+        one | {"picard_score": score} for one in harder
+    ]
+
+
+def test_solvers_that_end_in_other_places_with_the_same_answers():
+    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.01)) == ["holds"] * 5
+    assert verdicts("solver_residuals", solver_rows(0.5, 0, 0.01))[:2] == ["does not hold"] * 2
+    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.3))[2:] == ["does not hold"] * 3
+
+
+@pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
+def test_error_falls_with_alignment(name):
+    study = STUDIES[name]
+
+    def rows(sign):
+        return [
+            {
+                "category": ("unroll", "solver", "implicit")[i % 3],
+                "name": f"net {i}",
+                "net": str(i),
+                "difficulty": difficulty,
+                "alignment": 0.3 + 0.03 * i,
+                "score": 0.5 + sign * 0.01 * i,
+                "constant": 0.6,
+            }
+            for i in range(18)
+            for difficulty in study.difficulties
+        ]
+
+    better = 1 if name == "blurry_mnist" else -1
+    assert verdicts(name, rows(better))[0] == "holds"
+    assert verdicts(name, rows(-better))[0] == "does not hold"
+    FigureCanvasAgg(study.draw(rows(better))).draw()
+    points = study.points(rows(better))
+    assert [point["x"] for point in points.points] == pytest.approx([0.3 + 0.03 * i for i in range(18)])
+
+
+@pytest.fixture(scope="module")
+def untrained():
+    recipe = SMOKE.settled_mazes
+    return recipe, recipe.build()
+
+
+def test_every_study_of_mazes_draws_what_it_measures():
+    for name in ("stress_test", "training_convergence", "solver_residuals"):
+        study, blocks = STUDIES[name], {}
+        plan = study.plan(SMOKE)
+        for member, measure in plan:
+            rows = measure.rows(member.recipe.build(), member.recipe)
+            blocks[member.recipe.id, measure.id] = Block(member.recipe.id, "", measure.id, measure.settings, rows)
+        rows = labelled(plan, blocks)
+        FigureCanvasAgg(study.draw(rows)).draw()
+        assert study.claims(rows)
+
+
+def test_the_best_number_of_steps_is_the_best(untrained):
+    recipe, _ = untrained
+    scores = [0.1, 0.4, 0.9, 0.9, 0.2]
+
+    class Told(PrefixSum):
+        """A task that scores a state by the step it is in."""
+
+        def score(self, prediction, batch):
+            return torch.full((len(batch.x),), scores[int(prediction[0].item()) - 1])
+
+    from equilibria import EquilibriumModel
+
+    counting = EquilibriumModel(lambda x: x[:, :1, 0], lambda z, u: z + 1, lambda z: z, budget=Budget(5))
+    batch = instances(Told(), 4, 3)
+    assert best_steps(counting, Told(), batch, recipe.solver, 5) == 3
+
+
+def test_parts_of_a_batch_are_the_batch(untrained):
+    batch = instances(SMOKE.settled_mazes.task, 9, 7)
+    parts = split(batch, 2, at_once=3)
+    assert [len(part.x) for part in parts] == [3, 2, 2]
+    assert torch.equal(torch.cat([part.x for part in parts]), batch.x)
+
+
+def test_a_profile_agrees_with_the_model(untrained):
+    recipe, model = untrained
+    (row,) = Profile((9,), 5, 2, 4, (6,)).rows(model, recipe)
+    batch = instances(recipe.task, 9, 5)
+    solution = model.equilibrium(batch.x, budget=Budget(6, tol=1e-4, halt_on_cycle=True))
+    assert row["partial_score"] == pytest.approx(
+        recipe.task.partial_score(model.readout(solution.z), batch).mean().item(), abs=1e-6
+    )
+    assert row["residual"] == pytest.approx(solution.residual.median().item(), rel=1e-4)
+    assert row["steps"] == 6
+    assert row["examples"] == 5
+    assert row["aligned"] == 4
+
+
+def test_an_attack_starts_from_what_the_net_does_anyway(untrained):
+    recipe, model = untrained
+    (row,) = Stress(9, 3, 2, 1, 1, 2, 4).rows(model, recipe)
+    assert row["attacked_alignment"] <= 1.0
+    assert row["attacked_alignment"] <= row["alignment"] + 1e-3  # it begins from the swapped states of the AA score
+
+
+def test_two_solvers_are_compared_on_the_same_mazes(untrained):
+    recipe, model = untrained
+    first, second = TwoSolvers(9, 4, 2, 5).rows(model, recipe)
+    assert len(first["picard_residuals"]) == 5
+    assert first["picard_residuals"][0] == first["broyden_residuals"][0]  # one step is the same for both
+    assert first["picard_residuals"] != second["picard_residuals"]
+    assert len(first["picard_traces"]) == 4
+    assert "picard_traces" not in second
+
+
+def test_unknown_categories_of_mazes_are_refused():
+    with pytest.raises(ValueError, match="unroll, shallow"):
+        maze_net(SMOKE, "unrolled")
+    assert Step(Member("settled", maze_net(SMOKE, "settled")), Profile((9,), 2, 1, 2)).measure.id
