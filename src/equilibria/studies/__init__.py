@@ -8,17 +8,23 @@ from equilibria.studies.correlation import Correlation
 from equilibria.studies.interventions import Interventions
 from equilibria.studies.interventions_by_difficulty import InterventionsByDifficulty
 from equilibria.studies.kernels import Kernels
+from equilibria.studies.metrics import Metrics
+from equilibria.studies.more_iterations import MoreIterations
 from equilibria.studies.per_instance import PerInstance
 from equilibria.studies.reproduce import Audience, Outcome, reproduce
 from equilibria.studies.scales import SCALES, Scale
+from equilibria.studies.trajectories import Trajectories
 
 STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
+        Trajectories(),
+        MoreIterations(),
         Interventions(),
         Correlation(),
         PerInstance(),
         Kernels(),
+        Metrics(),
         ByDifficulty(),
         InterventionsByDifficulty(),
         ConvergenceVsPathIndependence(),
