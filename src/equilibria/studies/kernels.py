@@ -39,7 +39,7 @@ class Kernels(Study):
             scatter_of_nets(axis, nets, LABELS, x=name)
             axis.set_title(label)
             axis.set_xlabel("agreement" if name in KERNELS else "AA score")
-        axes[0, 0].legend(fontsize=6)
+        axes[1, 1].legend(fontsize=6, loc="upper left")
         caption(drawn, "Paper: strongly correlated, regardless of how path independence is quantified.")
         return drawn
 

@@ -20,7 +20,8 @@ LABELS = {
     "attacked": "adversarial starts",
     "alignment": "AA: swapped starts",
 }
-GRADES = {  # of the paper: dimensionless, coverage, efficient
+PAPER = "paper: dimensionless / coverage / efficient"
+GRADES = {
     "jacobian": "low / low / low",
     "attacked": "high / medium / low",
     "alignment": "high / medium / high",
@@ -85,7 +86,7 @@ class Metrics(Study):
                     GRADES[metric],
                 )
             )
-        return table(header, cells, title="cost per string and per net; paper: dimensionless / coverage / efficient")
+        return table(header, cells, title="cell evaluations per string, seconds per net")
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         dearer = [dear / cheap for dear, cheap in zip(_cost(rows, "attacked"), _cost(rows, "alignment"), strict=True)]
@@ -158,4 +159,6 @@ def _resized(rows: Sequence[Row], metric: str) -> list[float]:
 
 
 def _short(estimate: Estimate) -> str:
+    if np.isnan(estimate.low):
+        return "cannot tell"
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"

@@ -8,6 +8,7 @@ from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter
 
 from equilibria.diagnostics import Estimate
 from equilibria.studies.base import Points, Row, Step, Study, by, everything, pick
@@ -70,6 +71,7 @@ class MoreIterations(Study):
         for depth, style in styles.items():
             axis.plot([], [], color="#555555", ls=style, marker="o", ms=4, label=f"trained with {depth} steps (dot)")
         axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(FormatStrFormatter("%d"))
         axis.set_xlabel("fixed point iterations")
         axis.set_ylabel("right bits, 16 to 128 bits long")
         axis.legend(fontsize=7, loc="upper left")

@@ -20,7 +20,7 @@ LONGER = tuple(length for length in LENGTHS if length > TRAINED_ON)
 WORST = -1.0  # the AA score of what has none because it diverged
 BUDGETS = ("large", "training")
 SEEN = tuple(probit((0.0, 1.0)) * 1.1)  # limits of axes of AA that are to be compared
-SEEN_BITS = (probit([0.3])[0], SEEN[1])  # the same of right bits, of which half are right by chance
+SEEN_BITS = (probit([0.35])[0], SEEN[1])  # and of right bits, of which half are right by chance
 
 
 def large(scale: Scale, category: str = "") -> Profile:
@@ -75,6 +75,7 @@ def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[str, str], 
     scatter(axis, [(label, values(group, x), values(group, "partial_score")) for label, group in shown])
     probit_axis(axis, "x", "AA score")
     probit_axis(axis, "y", "right bits")
+    axis.set_ylim(*SEEN_BITS)
 
 
 def grid_of_nets(rows: Sequence[Row], labels: Mapping[str, str]) -> Figure:
@@ -85,7 +86,6 @@ def grid_of_nets(rows: Sequence[Row], labels: Mapping[str, str]) -> Figure:
             scatter_of_nets(axis, pick(rows, difficulty=length, budget=budget), labels)
             axis.set_title(f"{length} bits{_how(length)}, {budget} budget")
             axis.set_xlim(*SEEN)
-            axis.set_ylim(*SEEN_BITS)
     axes[0, 0].legend(fontsize=6)
     return drawn
 
