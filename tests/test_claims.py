@@ -25,6 +25,10 @@ from equilibria.studies.claims import (
 )
 
 
+def spearman(x, y) -> float:
+    return np.asarray(spearmanr(x, y))[0]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=FEWEST, max_size=20))
 def test_the_rank_correlation_is_spearmans_with_ties(pairs):
@@ -33,7 +37,7 @@ def test_the_rank_correlation_is_spearmans_with_ties(pairs):
     if len(set(x)) == 1 or len(set(y)) == 1:
         assert math.isnan(found.value)
     else:
-        assert found.value == pytest.approx(spearmanr(x, y).statistic)
+        assert found.value == pytest.approx(spearman(x, y))
         assert -1 <= found.low <= found.high <= 1
 
 
@@ -41,7 +45,7 @@ def test_numbers_that_are_missing_are_left_out_with_their_partners():
     x, y = [1.0, 2, 3, 4, 5, 6, 7, math.nan], [2.0, 1, 4, 3, 6, 5, math.nan, 8]
     found = rank_correlation(x, y)
     assert found.examples == 6
-    assert found.value == pytest.approx(spearmanr(x[:6], y[:6]).statistic)
+    assert found.value == pytest.approx(spearman(x[:6], y[:6]))
 
 
 def test_intervals_contain_the_truth_about_as_often_as_they_say():
@@ -53,7 +57,7 @@ def test_intervals_contain_the_truth_about_as_often_as_they_say():
 
 def test_a_paired_difference_sees_what_pairs_have_in_common():
     base = np.linspace(0, 100, 12)
-    found = difference(base + np.linspace(0.9, 1.1, 12), base)
+    found = difference(list(base + np.linspace(0.9, 1.1, 12)), list(base))
     assert found.value == pytest.approx(1)
     assert 0.9 < found.low < found.high < 1.1
 
@@ -77,7 +81,7 @@ def test_a_share_over_nets_is_as_unsure_as_the_less_sure_of_examples_and_nets():
 def test_a_gain_of_correlation():
     x, noise = list(range(12)), list(np.random.default_rng(0).permutation(12))
     gained, lost = correlation_gain(x, x, x, noise), correlation_gain(x, noise, x, x)
-    assert gained.value == pytest.approx(1 - spearmanr(x, noise).statistic)
+    assert gained.value == pytest.approx(1 - spearman(x, noise))
     assert gained.value == pytest.approx(-lost.value)
     assert gained.low > 0 > lost.high
     assert correlation_gain(x, noise, x, noise)[:3] == (0, 0, 0)

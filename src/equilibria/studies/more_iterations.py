@@ -41,7 +41,7 @@ class Net(NamedTuple):
         return float(np.interp(self.trained_at, self.at, self.right))
 
     @property
-    def finally_(self) -> float:
+    def last(self) -> float:
         return float(self.right[-1])
 
 
@@ -101,7 +101,7 @@ class MoreIterations(Study):
             ),
             judge(
                 "the more path independent a net, the more it gains from steps beyond its training",
-                rank_correlation([net.alignment for net in nets], [net.finally_ - net.then for net in nets]),
+                rank_correlation([net.alignment for net in nets], [net.last - net.then for net in nets]),
                 above=0.0,
                 what="rank correlation {} over nets",
             ),
@@ -109,13 +109,13 @@ class MoreIterations(Study):
 
     def points(self, rows: Sequence[Row]) -> Points:
         points = [
-            {"net": net.net, "x": net.alignment, "y": net.finally_ - net.then, "label": net.name} for net in _nets(rows)
+            {"net": net.net, "x": net.alignment, "y": net.last - net.then, "label": net.name} for net in _nets(rows)
         ]
         return Points("AA score", "right bits gained past the training depth", points)
 
 
 def _gain(nets: Sequence[Net]) -> Estimate:
-    return difference([net.finally_ for net in nets], [net.then for net in nets])
+    return difference([net.last for net in nets], [net.then for net in nets])
 
 
 def _nets(rows: Sequence[Row]) -> list[Net]:
