@@ -198,7 +198,7 @@ def test_metrics_claims_follow_the_numbers():
                 ("jacobian", 1.0, jacobian(i), 300),
                 ("jacobian", 2.0, resized_jacobian * jacobian(i), 300),
             ):
-                numbers = {"value": value, "forward": cost, "backward": 0, "seconds": 1.0}
+                numbers = {"value": value, "median": value, "forward": cost, "backward": 0, "seconds": 1.0}
                 found.append({"name": f"net {i}", "metric": metric, "size": size} | numbers)
         return found
 

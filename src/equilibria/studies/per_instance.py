@@ -36,7 +36,7 @@ class PerInstance(Study):
             for name, right, colour, hatch in (("right", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
                 scores = [max(one.alignment, 0.0) for one in strings if one.right == right]
                 label = f"{name} ({len(scores)})"
-                each = [1 / len(scores)] * len(scores)
+                each = [1 / max(len(scores), 1)] * len(scores)
                 style = {"color": colour, "alpha": 0.55, "hatch": hatch, "edgecolor": colour}
                 axis.hist(scores, BINS, weights=each, label=label, **style)
             area = _area(rows, lengths)
