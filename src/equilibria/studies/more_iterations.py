@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter
 
@@ -24,6 +24,7 @@ LENGTHS = (16, 32, 64, 128)
 EXAMPLES = 128  # of each length, at most
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
 HIGH = 0.9  # AA from which a net counts as path independent
+SHADES = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # the rest is too pale for lines
 LOSS = 0.01  # of the bits: less is no fall
 
 
@@ -62,7 +63,7 @@ class MoreIterations(Study):
     def draw(self, rows: Sequence[Row]) -> Figure:
         drawn, ((axis,),) = figure(width=6.0, height=4.2)
         nets = sorted(_nets(rows), key=lambda net: net.alignment)
-        shades, limits = colormaps["viridis"], Normalize(0, 1)
+        shades, limits = SHADES, Normalize(0, 1)
         styles = dict(zip(sorted({net.trained_at for net in nets}), ("--", "-"), strict=False))
         for net in nets:
             shade, style = shades(limits(net.alignment)), styles.get(net.trained_at, ":")
@@ -74,7 +75,7 @@ class MoreIterations(Study):
         axis.xaxis.set_major_formatter(FormatStrFormatter("%d"))
         axis.set_xlabel("fixed point iterations")
         axis.set_ylabel("right bits, 16 to 128 bits long")
-        axis.legend(fontsize=7, loc="upper left")
+        axis.legend(fontsize=7, loc="upper left", handlelength=5)
         drawn.colorbar(ScalarMappable(limits, shades), ax=axis, label="AA score")
         caption(drawn, "Paper: path independent nets are better able to make use of additional test-time computation.")
         return drawn
