@@ -50,7 +50,8 @@ class Step(NamedTuple):
 class Study(ABC):
     """A figure or a table. Training, measuring and drawing are separate: `draw` and `claims` only see rows.
 
-    A row has the fields of its measure and `category`, `net` (the id of its recipe), `name` and `measure` besides.
+    A row has the fields of its measure and `category`, `net` (the id of its recipe), `name`, `task`, `measure` and
+    `seconds` (that the measure took for all its rows) besides.
     """
 
     name: ClassVar[str]

@@ -12,6 +12,7 @@ from equilibria.diagnostics import Estimate
 
 RESAMPLES = 2000
 LEVEL = 0.95
+STRONG = 0.5  # a rank correlation above this is called strong
 FEWEST = 6  # nets or examples: of fewer, an interval says nothing
 
 
@@ -73,8 +74,8 @@ def resampled(
 
     `statistic` takes (..., units, columns) and gives (...,).
     """
-    table = np.asarray(data, dtype=float).reshape(len(data), -1)
-    table = table[~np.isnan(table).any(1)]
+    complete = [unit for unit in data if not any(math.isnan(number) for number in unit)]
+    table = np.asarray(complete, dtype=float)  # (units, columns)
     if len(table) < fewest:
         return Estimate(math.nan, math.nan, math.nan, len(table))
     draws = np.random.default_rng(0).integers(len(table), size=(RESAMPLES, len(table)))
@@ -84,8 +85,23 @@ def resampled(
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """Spearman's, over nets; a resample without any variation has none and counts as 0."""
+    """Spearman's, over nets; a resample without any variation has none and counts as 0.
+
+    NaN, like everything that cannot be told, if there is no variation at all.
+    """
+    if min(len(set(x)), len(set(y))) == 1:
+        return Estimate(math.nan, math.nan, math.nan, len(x))
     return resampled(_spearman, list(zip(x, y, strict=True)))
+
+
+def correlation_gain(
+    x: Sequence[float], y: Sequence[float], former_x: Sequence[float], former_y: Sequence[float]
+) -> Estimate:
+    """By how much the rank correlation of x and y exceeds a former one, over the same nets."""
+    return resampled(
+        lambda nets: _spearman(nets[..., :2]) - _spearman(nets[..., 2:]),
+        list(zip(x, y, former_x, former_y, strict=True)),
+    )
 
 
 def difference(higher: Sequence[float], lower: Sequence[float]) -> Estimate:
@@ -104,6 +120,45 @@ def share(right: int, of: int) -> Estimate:
         return Estimate(math.nan, math.nan, math.nan, 0)
     interval = binomtest(right, of).proportion_ci(LEVEL, method="wilson")
     return Estimate(right / of, float(interval.low), float(interval.high), of)
+
+
+def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:
+    """A share of the examples of several nets, each with (how many, of how many).
+
+    The wider of Wilson's interval, which is honest about few examples, and a bootstrap over nets, which is
+    honest about few nets.
+    """
+    some = [(right, of) for right, of in counts if of]
+    nets = resampled(lambda nets: nets[..., 0].sum(-1) / nets[..., 1].sum(-1), some)
+    if math.isnan(nets.value):
+        return nets
+    examples = share(sum(right for right, _ in some), sum(of for _, of in some))
+    return Estimate(nets.value, min(nets.low, examples.low), max(nets.high, examples.high), nets.examples)
+
+
+def area_over_nets(nets: Sequence[Sequence[tuple[float, bool]]], *, fewest: int = FEWEST) -> Estimate:
+    """The probability that of all examples a right one has the higher score than a wrong one, equal ones counting half.
+
+    Each net is a list of (score, right). Nets are resampled, not examples, which are not independent within a net.
+    """
+    every = sorted({score for net in nets for score, _ in net})
+    place = {score: i for i, score in enumerate(every)}
+    counts = np.zeros((2, len(nets), len(every)))  # wrong and right
+    for i, net in enumerate(nets):
+        for score, right in net:
+            counts[int(right), i, place[score]] += 1
+    if len(nets) < fewest or counts.sum((1, 2)).min() < fewest:
+        return Estimate(math.nan, math.nan, math.nan, len(nets))
+    drawn = np.random.default_rng(0).multinomial(len(nets), [1 / len(nets)] * len(nets), size=RESAMPLES)
+    low, high = np.nanquantile(_area(*(drawn @ side for side in counts)), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    return Estimate(float(_area(*counts.sum(1))), float(low), float(high), len(nets))
+
+
+def _area(wrong: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Of how many examples have each score, (..., scores); NaN if all are right, or all wrong."""
+    below = wrong.cumsum(-1) - wrong / 2
+    pairs = wrong.sum(-1) * right.sum(-1)
+    return np.divide((right * below).sum(-1), pairs, out=np.full_like(pairs, np.nan), where=pairs > 0)
 
 
 def _spearman(pairs: np.ndarray) -> np.ndarray:

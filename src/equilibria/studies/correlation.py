@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Points, Row, Step, Study, by, pick, values
-from equilibria.studies.claims import Claim, judge, rank_correlation
+from equilibria.studies.claims import STRONG, Claim, judge, rank_correlation
 from equilibria.studies.drawing import figure, probit_axis, scatter
 from equilibria.studies.mazes import at_large_budget as mazes_at_large_budget
 from equilibria.studies.scales import Scale
@@ -68,7 +68,7 @@ class Correlation(Study):
             judge(
                 "on prefix sums the correlation is strong over nets of all three ways together",
                 rank_correlation(values(strings, "alignment"), values(strings, "partial_score")),
-                above=0.5,
+                above=STRONG,
                 what="rank correlation {} over nets",
                 paper="strong correlation",
             )

@@ -15,6 +15,7 @@ from scipy.stats import norm
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
 TICKS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
 COLOURS = ("#3566b0", "#d9822b", "#3a9a5b", "#b5485d", "#7a5bb0", "#8a6a4a", "#5c6670", "#c2a52b", "#2b9aa8", "#c46bb0")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")  # beside the colours, for those who cannot tell them apart
 RIGHT, WRONG = COLOURS[0], COLOURS[3]
 STYLE: Any = {
     "font.size": 9,
@@ -41,6 +42,12 @@ def save(drawn: Figure, stem: Path) -> None:
         FigureCanvasSVG(drawn).print_svg(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
         FigureCanvasAgg(drawn)
         drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
+
+
+def caption(drawn: Figure, text: str) -> None:
+    """A sentence below a figure: what the paper says about it."""
+    with rc_context(STYLE):
+        drawn.supxlabel(text, fontsize=8, color="#555555")
 
 
 def probit(shares: Sequence[float] | np.ndarray, cap: float = CAP) -> np.ndarray:
@@ -78,7 +85,8 @@ def scatter(
     for i, (name, x, y) in enumerate(groups):
         colour = COLOURS[i % len(COLOURS)]
         there, up = transform(x), transform(y)
-        axis.scatter(there, up, s=26, color=colour, alpha=0.75, linewidths=0, label=name)
+        marker = MARKERS[i % len(MARKERS)]
+        axis.scatter(there, up, s=26, color=colour, marker=marker, alpha=0.75, linewidths=0, label=name)
         if trends:
             trend(axis, there.tolist(), up.tolist(), colour)
 

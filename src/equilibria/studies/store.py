@@ -114,5 +114,6 @@ def labelled(steps: Sequence[Step], blocks: dict[tuple[str, str], Block]) -> lis
             "task": type(member.recipe.task).__name__,
             "measure": type(measure).__name__,
         }
-        rows += [about | row for row in blocks[member.recipe.id, measure.id].rows]
+        block = blocks[member.recipe.id, measure.id]
+        rows += [about | {"seconds": block.seconds} | row for row in block.rows]
     return rows

@@ -1,14 +1,26 @@
 """What the studies of prefix sums share: how nets are measured, and averages over lengths."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from equilibria.studies.base import Row, Step, by, values
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from equilibria.solution import Status
+from equilibria.studies.base import Row, Step, by, pick, values
+from equilibria.studies.drawing import figure, probit, probit_axis, scatter
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.scales import Scale
 from equilibria.studies.zoo import string_members
 
 LENGTHS = (16, 32, 64, 128, 256)
 TRAINED_ON = 32
+LONGER = tuple(length for length in LENGTHS if length > TRAINED_ON)
+WORST = -1.0  # the AA score of what has none because it diverged
+BUDGETS = ("large", "training")
+SEEN = tuple(probit((0.0, 1.0)) * 1.1)  # limits of axes of AA that are to be compared
+SEEN_BITS = (probit([0.35])[0], SEEN[1])  # and of right bits, of which half are right by chance
 
 
 def large(scale: Scale, category: str = "") -> Profile:
@@ -43,6 +55,70 @@ def averaged(rows: Sequence[Row], *names: str) -> list[Row]:
         numbers = {name: _mean(values(group, name)) for name in names}
         means.append({"net": net, "category": group[0]["category"], "name": group[0]["name"], **numbers})
     return means
+
+
+def paired(rows: Sequence[Row], category: str, baseline: str, name: str) -> tuple[list[float], list[float]]:
+    """One number of the nets of two categories, side by side where everything else is the same."""
+    base = {configuration(row): row for row in pick(rows, category=baseline)}
+    pairs = [(row, base[configuration(row)]) for row in pick(rows, category=category) if configuration(row) in base]
+    return values([row for row, _ in pairs], name), values([row for _, row in pairs], name)
+
+
+def configuration(row: Row) -> str:
+    """What a net has in common with its like in other categories: depth, weight norm and rate."""
+    return row["name"].removeprefix(f"{row['category']}, ")
+
+
+def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[str, str], *, x: str = "alignment") -> None:
+    """Accuracy against AA on probit axes, with the trend of each category."""
+    shown = [(label, pick(nets, category=category)) for category, label in labels.items()]
+    scatter(axis, [(label, values(group, x), values(group, "partial_score")) for label, group in shown])
+    probit_axis(axis, "x", "AA score")
+    probit_axis(axis, "y", "right bits")
+    axis.set_ylim(*SEEN_BITS)
+
+
+def grid_of_nets(rows: Sequence[Row], labels: Mapping[str, str]) -> Figure:
+    """A row of panels for each length, the budget of the training on the left and a large one on the right."""
+    drawn, axes = figure(2, len(LENGTHS), width=4.2, height=2.5)
+    for length, (left, right) in zip(LENGTHS, axes, strict=True):
+        for axis, budget in ((left, "training"), (right, "large")):
+            scatter_of_nets(axis, pick(rows, difficulty=length, budget=budget), labels)
+            axis.set_title(f"{length} bits{_how(length)}, {budget} budget")
+            axis.set_xlim(*SEEN)
+    axes[0, 0].legend(fontsize=6)
+    return drawn
+
+
+def both_budgets(rows: Sequence[Row], name: str, **fields: Any) -> tuple[list[float], list[float]]:
+    """One number of every net, averaged over the lengths of these rows: with the large budget, and the training's."""
+    chosen = pick(rows, **fields)
+    large, small = ({net["net"]: net[name] for net in averaged(pick(chosen, budget=b), name)} for b in BUDGETS)
+    nets = [net for net in large if net in small]
+    return [large[net] for net in nets], [small[net] for net in nets]
+
+
+def _how(length: int) -> str:
+    return " (as in training)" if length == TRAINED_ON else ""
+
+
+class Instance(NamedTuple):
+    """One string under one net."""
+
+    alignment: float  # WORST if its solves diverged
+    right: bool  # every bit of it
+    last_step: float  # the distance between the last two states; infinite if the solve diverged
+    status: Status
+
+
+def instances(rows: Sequence[Row]) -> list[Instance]:
+    """The single strings of rows that keep them."""
+    fields = ("alignment_each", "right", "last_step_each", "status_each")
+    return [
+        Instance(WORST if alignment is None else alignment, right, math.inf if last is None else last, Status(status))
+        for row in rows
+        for alignment, right, last, status in zip(*(row[name] for name in fields), strict=True)
+    ]
 
 
 def as_points(nets: Sequence[Row], x: str = "alignment", y: str = "partial_score") -> list[dict]:

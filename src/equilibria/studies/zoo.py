@@ -64,6 +64,20 @@ def string_members(scale: Scale, *categories: str) -> list[Member]:
     return [Member(category, recipe) for category in categories for recipe in string_nets(scale, category)]
 
 
+def free_string_net(scale: Scale) -> Recipe:
+    """The deepest unrolled net, which sees its input in its first state only."""
+    rate, depth, body = scale.string_factors.rates[0], max(scale.string_factors.depths), scale.strings.net
+    assert isinstance(body, ConvNet)
+    return replace(
+        scale.strings,
+        name=f"no injection, depth {depth}, rate {rate:g}",
+        net=replace(body, injection="none", blocks=1),
+        start=Projected(),
+        depth=Fixed(depth),
+        optim=replace(scale.strings.optim, lr=rate),
+    )
+
+
 # `settled` is the net that the others are held against where one has to be path independent.
 MAZE_CATEGORIES = (
     "unroll, shallow",

@@ -1,0 +1,76 @@
+"""Appendix E: Figure 3 at each length, with the budget of the training and with a large one."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from equilibria.studies.base import Points, Row, Step, Study, pick
+from equilibria.studies.claims import Claim, difference, judge, mean
+from equilibria.studies.drawing import caption
+from equilibria.studies.interventions import LABELS
+from equilibria.studies.scales import Scale
+from equilibria.studies.strings import (
+    LONGER,
+    TRAINED_ON,
+    as_points,
+    at_both_budgets,
+    averaged,
+    both_budgets,
+    grid_of_nets,
+)
+
+PERFECT, NEARLY = 0.99, 0.95  # of the bits
+FURTHER = LONGER[0]
+
+
+class InterventionsByDifficulty(Study):
+    name = "interventions_by_difficulty"
+    figure = "Appendix E"
+    title = "Shallow nets from mixed starts become right with more steps"
+    setting = (
+        "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
+        "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        return at_both_budgets(scale, *LABELS)
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn = grid_of_nets(rows, LABELS)
+        caption(drawn, "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64.")
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        nets = _shallow(rows, "mixed")
+        gains = [
+            judge(
+                f"shallow nets from mixed starts: {what} grows with the budget at {TRAINED_ON} bits",
+                difference(*both_budgets(nets, name, difficulty=TRAINED_ON)),
+                above=0.0,
+                what="it changes by {} in the mean over nets",
+                paper="poor, then perfect" if name == "partial_score" else "low, then high",
+            )
+            for name, what in (("alignment", "path independence"), ("partial_score", "the share of right bits"))
+        ]
+        ends = [
+            judge(
+                f"with the large budget they are {word} at {length} bits",
+                mean(both_budgets(nets, "partial_score", difficulty=length)[0]),
+                above=bound,
+                what="{} of the bits are right, in the mean over nets",
+                paper=word,
+            )
+            for length, word, bound in ((TRAINED_ON, "perfect", PERFECT), (FURTHER, "near-perfect", NEARLY))
+        ]
+        return [*gains, *ends]
+
+    def points(self, rows: Sequence[Row]) -> Points:
+        nets = averaged(pick(rows, budget="large", difficulty=FURTHER), "alignment", "partial_score")
+        return Points(f"AA score at {FURTHER} bits", "share of right bits", as_points(nets))
+
+
+def _shallow(rows: Sequence[Row], category: str) -> list[Row]:
+    """The rows of the nets of a category that take the fewest steps in training."""
+    own = pick(rows, category=category)
+    depths = {row["net"]: row["steps"] for row in pick(own, budget="training")}
+    return [row for row in own if depths.get(row["net"]) == min(depths.values())]

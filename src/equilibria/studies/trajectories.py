@@ -1,0 +1,87 @@
+"""Figure 1: where solves go from several starts, with and without input injection."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from equilibria.studies.base import Member, Row, Step, Study, by, everything, pick
+from equilibria.studies.claims import Claim, judge, mean
+from equilibria.studies.drawing import COLOURS, MARKERS, caption, figure
+from equilibria.studies.measures.paths import Paths
+from equilibria.studies.scales import Scale
+from equilibria.studies.strings import TRAINED_ON
+from equilibria.studies.zoo import free_string_net, string_nets
+from equilibria.training import Recipe
+from equilibria.training.depths import Fixed
+
+INDEPENDENT = {"injected": "input injection", "mixed": "input injection, mixed starts"}
+DEPENDENT = {"free": "no input injection"}
+MET = 0.1  # the distance between ends, relative to the state: closer is met
+APART = 0.5  # and farther is apart
+
+
+class Trajectories(Study):
+    name = "trajectories"
+    figure = "Figure 1"
+    title = "Paths of a path independent net meet, and others do not"
+    setting = (
+        "Prefix sums of 32 bits, nets of the largest depth without weight norm at the highest rate: five states that "
+        "are reached on five strings are the starts of 128 fixed point iterations on another, drawn in two random "
+        "directions; how far apart the five end is measured on 30 strings, each with five others of its own."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        nets = {
+            "injected": _deepest(scale, "unroll"),
+            "mixed": _deepest(scale, "mixed"),
+            "free": free_string_net(scale),
+        }
+        members = [Member(category, recipe) for category, recipe in nets.items()]
+        return everything(members, Paths(TRAINED_ON))
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        labels = INDEPENDENT | DEPENDENT
+        drawn, (axes,) = figure(len(labels), width=3.5, height=3.4)
+        for axis, (category, (row,)) in zip(axes, by(rows, "category"), strict=True):
+            for i, path in enumerate(row["paths"]):
+                x, y = np.array(path, dtype=float).T
+                axis.plot(x, y, color=COLOURS[i], lw=0.9, alpha=0.8)
+                axis.plot(x[0], y[0], MARKERS[i], color=COLOURS[i], ms=5, mfc="white")
+                axis.plot(x[-1], y[-1], MARKERS[i], color=COLOURS[i], ms=6)
+            ends = np.nanmean(_numbers(row["apart_at_last"]))
+            axis.set_title(f"{labels[category]}\nends {ends:.2g} of a state apart", fontsize=9)
+            axis.set_xticks([])
+            axis.set_yticks([])
+        axes[0].set_ylabel("two random directions")
+        caption(drawn, "Open: starts; filled: ends. Paper: paths of path independent nets converge to the same state.")
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        return [
+            *(self._claim(rows, category, met=True) for category in INDEPENDENT),
+            *(self._claim(rows, category, met=False) for category in DEPENDENT),
+        ]
+
+    def _claim(self, rows: Sequence[Row], category: str, *, met: bool) -> Claim:
+        ends = [end for row in pick(rows, category=category) for end in _numbers(row["apart_at_last"])]
+        label = (INDEPENDENT | DEPENDENT)[category]
+        return judge(
+            f"paths {'meet' if met else 'stay apart'}, {label}",
+            mean(ends),
+            above=None if met else APART,
+            below=MET if met else None,
+            what="the distance between ends, relative to the state, is {} over strings",
+            paper="the same state" if met else "depend on the start",
+        )
+
+
+def _deepest(scale: Scale, category: str) -> Recipe:
+    """Of the deepest nets of a category the first: without weight norm, at the highest rate."""
+    depth = max(scale.string_factors.depths)
+    return next(net for net in string_nets(scale, category) if net.depth == Fixed(depth))
+
+
+def _numbers(numbers: Sequence[float | None]) -> list[float]:
+    return [math.nan if number is None else number for number in numbers]

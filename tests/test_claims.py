@@ -1,0 +1,141 @@
+"""The statistics behind verdicts: known answers, honest intervals, and no verdict without evidence."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import rng
+from scipy.stats import spearmanr
+
+from equilibria.diagnostics import Estimate, auroc
+from equilibria.studies.claims import (
+    FEWEST,
+    Verdict,
+    area_over_nets,
+    correlation_gain,
+    difference,
+    judge,
+    mean,
+    rank_correlation,
+    share,
+    share_over_nets,
+)
+
+
+def spearman(x, y) -> float:
+    return np.asarray(spearmanr(x, y))[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=FEWEST, max_size=20))
+def test_the_rank_correlation_is_spearmans_with_ties(pairs):
+    x, y = zip(*pairs, strict=True)
+    found = rank_correlation(x, y)
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        assert math.isnan(found.value)
+    else:
+        assert found.value == pytest.approx(spearman(x, y))
+        assert -1 <= found.low <= found.high <= 1
+
+
+def test_numbers_that_are_missing_are_left_out_with_their_partners():
+    x, y = [1.0, 2, 3, 4, 5, 6, 7, math.nan], [2.0, 1, 4, 3, 6, 5, math.nan, 8]
+    found = rank_correlation(x, y)
+    assert found.examples == 6
+    assert found.value == pytest.approx(spearman(x[:6], y[:6]))
+
+
+def test_intervals_contain_the_truth_about_as_often_as_they_say():
+    draw = np.random.default_rng(1)
+    samples = [draw.normal(0.3, 1, 40) for _ in range(100)]
+    found = [mean(list(sample)) for sample in samples]
+    assert sum(one.low <= 0.3 <= one.high for one in found) >= 88
+
+
+def test_a_paired_difference_sees_what_pairs_have_in_common():
+    base = np.linspace(0, 100, 12)
+    found = difference(list(base + np.linspace(0.9, 1.1, 12)), list(base))
+    assert found.value == pytest.approx(1)
+    assert 0.9 < found.low < found.high < 1.1
+
+
+def test_wilsons_interval():
+    found = share(8, 10)
+    z, p, n = 1.959964, 0.8, 10
+    centre, width = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    assert found == pytest.approx((0.8, (centre - width) / (1 + z * z / n), (centre + width) / (1 + z * z / n), 10))
+    assert share(5, 5).low < 0.6  # five of five prove little
+    assert math.isnan(share(0, 0).value)
+
+
+def test_a_share_over_nets_is_as_unsure_as_the_less_sure_of_examples_and_nets():
+    agreeing, differing = [(9, 10)] * 8, [(10, 10)] * 6 + [(6, 10)] * 2
+    assert share_over_nets(agreeing)[1:3] == share(72, 80)[1:3]
+    assert share_over_nets(differing).low < share(72, 80).low
+    assert math.isnan(share_over_nets([(100, 100)] * (FEWEST - 1) + [(0, 0)] * 9).value)
+
+
+def test_a_gain_of_correlation():
+    x, noise = list(range(12)), list(np.random.default_rng(0).permutation(12))
+    gained, lost = correlation_gain(x, x, x, noise), correlation_gain(x, noise, x, x)
+    assert gained.value == pytest.approx(1 - spearman(x, noise))
+    assert gained.value == pytest.approx(-lost.value)
+    assert gained.low > 0 > lost.high
+    assert correlation_gain(x, noise, x, noise)[:3] == (0, 0, 0)
+
+
+def test_the_area_is_that_of_selective_answers_and_spans_nets():
+    draw = np.random.default_rng(0)
+    nets = []
+    for _ in range(8):
+        right = draw.random(30) < 0.6
+        nets.append(list(zip(np.round(draw.normal(right * 1.0, 1), 1), right, strict=True)))
+    found = area_over_nets(nets)
+    scores, right = (torch.tensor([one[i] for net in nets for one in net]) for i in (0, 1))
+    assert found.value == pytest.approx(auroc(-scores, ~right, rng=rng()).value)
+    assert found.low < found.value < found.high
+    reversed_ = area_over_nets([[(-score, right) for score, right in net] for net in nets])
+    assert reversed_.value == pytest.approx(1 - found.value)
+
+
+def test_no_area_without_enough_nets_or_both_kinds_of_answers():
+    net = [(0.1, False)] * 9 + [(0.9, True)] * 9
+    assert area_over_nets([net] * FEWEST)[:3] == (1, 1, 1)
+    assert math.isnan(area_over_nets([net] * (FEWEST - 1)).value)
+    assert math.isnan(area_over_nets([[(0.9, True)] * 9] * 12).value)
+    assert math.isnan(area_over_nets([]).value)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "above", "below"),
+    [
+        (0.1, 0.3, Verdict.HOLDS, Verdict.FAILS),
+        (-0.3, -0.1, Verdict.FAILS, Verdict.HOLDS),
+        (-0.1, 0.3, Verdict.OPEN, Verdict.OPEN),
+        (0.0, 0.3, Verdict.OPEN, Verdict.FAILS),  # what touches the bound has not passed it
+        (-0.3, 0.0, Verdict.FAILS, Verdict.OPEN),
+        (math.nan, math.nan, Verdict.OPEN, Verdict.OPEN),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval_on_one_side(low, high, above, below):
+    estimate = Estimate((low + high) / 2, low, high, 9)
+    assert judge("", estimate, above=0.0).verdict is above
+    assert judge("", estimate, below=0.0).verdict is below
+
+
+def test_few_units_and_none_at_all_are_no_evidence():
+    few = list(range(FEWEST - 1))
+    for estimate in (mean(few), mean([]), rank_correlation(few, few), rank_correlation([], []), difference(few, few)):
+        claim = judge("", estimate, above=-100.0)
+        assert claim.verdict is Verdict.OPEN
+        assert claim.value is None
+
+
+def test_one_bound_and_no_more():
+    with pytest.raises(ValueError, match="one bound"):
+        judge("", mean([1.0]), above=0.0, below=1.0)
+    with pytest.raises(ValueError, match="one bound"):
+        judge("", mean([1.0]))

@@ -1,0 +1,254 @@
+"""The studies of prefix sums: claims on rows whose truth is known, and everything once with untrained nets."""
+
+import json
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from equilibria.solution import Status
+from equilibria.studies import SCALES, STUDIES
+from equilibria.studies.reproduce import measure_block
+from equilibria.studies.store import labelled
+from equilibria.studies.zoo import free_string_net, string_members
+from equilibria.training import train
+
+NAMES = (
+    "trajectories",
+    "more_iterations",
+    "interventions",
+    "per_instance",
+    "kernels",
+    "metrics",
+    "by_difficulty",
+    "interventions_by_difficulty",
+    "convergence_vs_pi",
+)
+LENGTHS = (16, 32, 64, 128, 256)
+
+
+# Rows of nets that never were: twelve of each category, as many as in the paper.
+
+
+def nets(category, alignment, accuracy, count=12, **fields):
+    """Rows of nets at every length and both budgets; `alignment` and `accuracy` are functions of number and budget."""
+    return [
+        {
+            "category": category,
+            "name": f"{category}, net {i}",
+            "net": f"{category} {i}",
+            "task": "PrefixSum",
+            "measure": "Profile",
+            "difficulty": length,
+            "budget": budget,
+            "steps": 512 if budget == "large" else 6 + 26 * (i % 2),
+            "alignment": alignment(i, budget),
+            "partial_score": accuracy(i, budget),
+            "score": accuracy(i, budget) if budget == "large" else 0.0,
+        }
+        | {name: value(i) for name, value in fields.items()}
+        for i, length, budget in product(range(count), LENGTHS, ("large", "training"))
+    ]
+
+
+def verdicts(study, rows):
+    return [str(claim.verdict) for claim in STUDIES[study].claims(rows)]
+
+
+def rising(i, budget="large"):
+    return 0.5 + 0.04 * i
+
+
+def noise(seed):
+    drawn = np.random.default_rng(seed).permutation(12)
+    return lambda i, budget="large": 0.5 + 0.04 * drawn[i % 12]
+
+
+def test_interventions_that_do_what_they_are_meant_to():
+    def rows(promoted, penalised):
+        return [
+            *nets("unroll", rising, rising),
+            *nets("mixed", lambda i, _: rising(i) + promoted, lambda i, _: rising(i) + promoted),
+            *nets("random depth", lambda i, _: rising(i) + promoted, lambda i, _: rising(i) + promoted),
+            *nets("penalty", lambda i, _: rising(i) + penalised, lambda i, _: rising(i) + penalised),
+        ]
+
+    one_trend = "holds"
+    assert verdicts("interventions", rows(0.05, -0.3)) == ["holds"] * 6 + [one_trend]
+    assert verdicts("interventions", rows(-0.05, 0.01)) == ["does not hold"] * 6 + [one_trend]
+
+
+def test_pairs_are_of_the_same_configuration_in_whatever_order():
+    """Pairs differ by exactly .01, which only shows if each net is held against its like."""
+    base = nets("unroll", rising, rising)
+    promoted = nets("mixed", lambda i, _: rising(i) + 0.01, lambda i, _: rising(i) + 0.01)
+    first, second, *_ = STUDIES["interventions"].claims([*base, *reversed(promoted)])
+    assert first.low == pytest.approx(0.01)
+    assert second.high == pytest.approx(0.01)
+
+
+def test_interventions_without_effect_or_without_nets_cannot_be_told():
+    same = [
+        row
+        for i, category in enumerate(("unroll", "mixed", "random depth", "penalty"))
+        for row in nets(category, noise(i), noise(i + 9))
+    ]
+    assert verdicts("interventions", same)[:6] == ["cannot tell"] * 6
+    few = [row for c in ("unroll", "mixed", "random depth", "penalty") for row in nets(c, rising, rising, count=5)]
+    assert verdicts("interventions", few)[:6] == ["cannot tell"] * 6
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "expected"),
+    [(rising, "holds"), (noise(3), "does not hold"), (lambda i, _="": 1 - rising(i), "does not hold")],
+)
+def test_kernels_agree_on_perfect_and_on_no_correlation(accuracy, expected):
+    kernels = dict.fromkeys(("gaussian", "laplacian", "inverse_multiquadric"), rising)
+    rows = [row for way in ("unroll", "solver", "implicit") for row in nets(way, rising, accuracy, **kernels)]
+    assert verdicts("kernels", [row for row in rows if row["budget"] == "large"]) == [expected] * 3
+
+
+def test_a_correlation_that_only_the_large_budget_shows():
+    shuffled = noise(3)
+
+    def accuracy(i, budget):
+        return rising(i) if budget == "large" else shuffled(i)
+
+    rows = [row for way in ("unroll", "solver", "implicit") for row in nets(way, rising, accuracy)]
+    assert verdicts("by_difficulty", rows)[:7] == ["holds"] * 7
+    swapped = [row | {"budget": "training" if row["budget"] == "large" else "large"} for row in rows]
+    assert verdicts("by_difficulty", swapped)[5] == "does not hold"
+
+
+def test_shallow_nets_are_those_of_the_fewest_training_steps():
+    """Every other net is shallow, and only these become perfect."""
+
+    def accuracy(i, budget):
+        return 1.0 if budget == "large" and i % 2 == 0 else 0.6
+
+    rows = nets("mixed", accuracy, accuracy)
+    assert verdicts("interventions_by_difficulty", rows) == ["holds"] * 4
+    assert verdicts("interventions_by_difficulty", nets("mixed", accuracy, accuracy, count=10)) == ["cannot tell"] * 4
+    never = nets("mixed", lambda i, _: 0.6, lambda i, _: 0.6)
+    assert verdicts("interventions_by_difficulty", never) == ["does not hold"] * 4
+
+
+def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.CONVERGED, count=12):
+    """Rows of single strings, a hundred under each net."""
+    return [
+        {
+            "category": "mixed",
+            "net": f"net {i}",
+            "difficulty": length,
+            "alignment_each": alignment,
+            "right": right,
+            "last_step_each": [last_step] * len(right),
+            "status_each": [int(status)] * len(right),
+        }
+        for i, length in product(range(count), LENGTHS)
+    ]
+
+
+def test_single_strings_told_apart_or_not():
+    half = [0.99] * 50 + [0.2] * 49 + [None]  # the last one diverged
+    right = [True] * 50 + [False] * 50
+    assert verdicts("per_instance", strings_of(half, right)) == ["holds"] * 3
+    assert verdicts("per_instance", strings_of(half, right[::-1])) == ["does not hold"] * 3
+    assert verdicts("per_instance", strings_of(half, right, count=5)) == ["cannot tell"] * 3
+    assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 3  # AA says nothing: 0.5
+
+
+def test_three_regimes():
+    settled = strings_of([1.0] * 100, [True] * 100)
+    cycling = strings_of([0.99] * 100, [True] * 100, 3.0, Status.CYCLING)
+    diverged = strings_of([None] * 100, [False] * 100, None, Status.DIVERGED)
+    assert verdicts("convergence_vs_pi", [*settled, *cycling, *diverged]) == ["holds"] * 5
+    wrong = strings_of([0.99] * 100, [False] * 100, 3.0, Status.CYCLING)
+    assert verdicts("convergence_vs_pi", [*settled, *wrong, *diverged])[3] == "does not hold"
+    assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["cannot tell"] * 3]
+
+
+def test_curves_that_stay_and_curves_that_fall():
+    def curves(high, low):
+        ends = [high] * 6 + [low] * 6
+        profile = [
+            row for row in nets("unroll", lambda i, _: 0.99 if i < 6 else 0.3, rising) if row["budget"] == "large"
+        ]
+        about = [{key: row[key] for key in ("category", "name", "net")} for row in profile[:: len(LENGTHS)]]
+        curve = [
+            one | {"measure": "Curve", "trained_at": 8, "at": [1, 8, 64], "partial_scores": [0.5, 0.8, end]}
+            for one, end in zip(about, ends, strict=True)
+        ]
+        return [*profile, *curve]
+
+    assert verdicts("more_iterations", curves(0.95, 0.6)) == ["holds"] * 3
+    assert verdicts("more_iterations", curves(0.6, 0.95)) == ["does not hold"] * 3
+
+
+def test_metrics_claims_follow_the_numbers():
+    def rows(attacked, jacobian, resized_jacobian):
+        found = []
+        for i in range(12):
+            for metric, size, value, cost in (
+                ("alignment", 1.0, rising(i), 100),
+                ("alignment", 2.0, rising(i), 100),
+                ("attacked", 1.0, attacked(i), 5000),
+                ("jacobian", 1.0, jacobian(i), 300),
+                ("jacobian", 2.0, resized_jacobian * jacobian(i), 300),
+            ):
+                numbers = {"value": value, "median": value, "forward": cost, "backward": 0, "seconds": 1.0}
+                found.append({"name": f"net {i}", "metric": metric, "size": size} | numbers)
+        return found
+
+    assert verdicts("metrics", rows(rising, lambda i: 1 / rising(i), 2)) == ["holds"] * 6
+    other = verdicts("metrics", rows(lambda i: -rising(i), rising, 1))
+    assert other == ["does not hold", "does not hold", "holds", "holds", "holds", "does not hold"]
+
+
+# Everything together.
+
+
+def test_studies_share_their_nets_and_what_is_measured_of_them():
+    scale = SCALES["laptop"]
+    plans = {name: STUDIES[name].plan(scale) for name in NAMES}
+    known = {
+        recipe.id
+        for _, recipe in string_members(scale, "unroll", "solver", "implicit", "mixed", "random depth", "penalty")
+    }
+    asked = {step.member.recipe.id for plan in plans.values() for step in plan}
+    assert asked - known == {free_string_net(scale).id}
+
+    def blocks(*names):
+        return {(step.member.recipe.id, step.measure.id) for name in names for step in plans[name]}
+
+    assert blocks("kernels") <= blocks("by_difficulty")
+    assert blocks("interventions", "per_instance", "convergence_vs_pi") <= blocks("interventions_by_difficulty")
+
+
+def test_every_study_measures_draws_and_judges(tmp_path):
+    """With nets that have learned nothing, each trained once."""
+    scale, blocks, runs = SCALES["smoke"], {}, {}
+    for name in NAMES:
+        study = STUDIES[name]
+        plan = study.plan(scale)
+        for step in plan:
+            recipe = step.member.recipe
+            if recipe.id not in runs:
+                runs[recipe.id] = train(recipe, tmp_path / recipe.id)
+            if (recipe.id, step.measure.id) not in blocks:
+                blocks[recipe.id, step.measure.id] = measure_block(runs[recipe.id].folder, step)
+        rows = json.loads(json.dumps(labelled(plan, blocks), allow_nan=False))
+        drawn = study.draw(rows)
+        drawn.set_dpi(40)
+        canvas = FigureCanvasAgg(drawn)
+        canvas.draw()
+        assert np.ptp(np.asarray(canvas.buffer_rgba())) > 0  # not an empty page
+        claims = study.claims(rows)
+        assert claims
+        assert all(claim.statement and claim.measured for claim in claims)
+        points = study.points(rows)
+        if points is not None:
+            assert {point["net"] for point in points.points} <= set(runs)
+            assert all(math.isfinite(point["x"]) and math.isfinite(point["y"]) for point in points.points)

@@ -1,0 +1,84 @@
+"""What studies measure, on maps whose behaviour is known."""
+
+import numpy as np
+import pytest
+import torch
+from problems import integrator
+from torch import nn
+
+from equilibria import Budget, EquilibriumModel
+from equilibria.diagnostics import from_function
+from equilibria.nets import ConvNet
+from equilibria.solvers import Picard
+from equilibria.studies.measures.curve import Curve
+from equilibria.studies.measures.metrics import AdversarialStarts, JacobianNorm, SwappedStarts, counted, resized
+from equilibria.studies.measures.paths import Paths, apart
+from equilibria.studies.measures.profile import instances
+from equilibria.tasks import PrefixSum
+from equilibria.training import Recipe
+
+RECIPE = Recipe(task=PrefixSum(), net=ConvNet(8, groups=2))
+
+
+def on_bits(step):
+    """A model of prefix sums whose state is a number for each bit, read as the logit of 1."""
+    return from_function(step, init=torch.zeros_like, readout=lambda z: torch.cat([-z, z], 1))
+
+
+def test_paths_of_a_contraction_meet_and_those_of_an_integrator_do_not():
+    measure = Paths(16, steps=60, before=4, inputs=6)
+    (met,) = measure.rows(on_bits(lambda z, x: 0.5 * z + x), RECIPE)
+    assert max(met["apart_at_last"]) < 1e-5 < min(met["apart_at_first"])
+    ends = np.array(met["paths"])[:, -1]
+    assert np.ptp(ends, axis=0).max() < 1e-4
+    (kept,) = measure.rows(
+        EquilibriumModel(nn.Identity(), lambda z, x: integrator(z), on_bits(None).readout, init=lambda x: x), RECIPE
+    )
+    assert min(kept["apart_at_last"]) > 0.01
+    assert np.array(kept["paths"]).shape == (5, 61, 2)
+
+
+def test_how_far_apart_states_are_does_not_depend_on_their_unit():
+    states = [torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]])]
+    assert apart(states).item() == pytest.approx(5 / 3.5)
+    assert apart([7 * state for state in states]).item() == pytest.approx(5 / 3.5)
+    assert apart([states[0]] * 3).item() == 0
+
+
+def test_a_curve_is_what_evaluating_after_each_number_of_steps_gives():
+    model, steps = RECIPE.build(), (1, 2, 5, 9)
+    for row in Curve((8, 12), 10, steps).rows(model, RECIPE):
+        batch = instances(RECIPE.task, row["difficulty"], 10)
+        for step, right in zip(row["at"], row["partial_scores"], strict=True):
+            with torch.no_grad():
+                answer = model(batch.x, solver=Picard(), budget=Budget(step)).prediction
+            assert right == pytest.approx(RECIPE.task.partial_score(answer, batch).mean().item(), abs=1e-4)
+
+
+def test_costs_are_counted_exactly():
+    steps, examples = 4, 3
+    rows = [
+        measure.rows(RECIPE.build(), RECIPE)[0]
+        for measure in (
+            SwappedStarts(8, examples, steps, others=2),
+            JacobianNorm(8, examples, steps, probes=5),
+            AdversarialStarts(8, examples, steps, updates=2, restarts=1),
+        )
+    ]
+    aligned, jacobian, attacked = rows
+    assert (aligned["forward"], aligned["backward"]) == (3 * steps, 0)  # the usual start and two others
+    assert jacobian["backward"] == 5 * steps + 1  # the one is a check that there are gradients at all
+    assert attacked["backward"] > 0
+    assert attacked["forward"] > aligned["forward"]
+
+
+def test_longer_states_answer_the_same_and_have_the_same_alignment():
+    model = RECIPE.build()
+    x = instances(RECIPE.task, 8, 4).x
+    with torch.no_grad(), counted(model) as cost:
+        one, other = (each(x, budget=Budget(6)) for each in (model, resized(model, 2.0)))
+    torch.testing.assert_close(one.prediction, other.prediction)
+    torch.testing.assert_close(2 * one.solution.z, other.solution.z)
+    assert cost.forward == 2 * 6 * 4
+    usual, longer = (SwappedStarts(8, 4, 6, size, others=2).rows(model, RECIPE)[0]["value"] for size in (1.0, 2.0))
+    assert usual == pytest.approx(longer, abs=1e-5)
