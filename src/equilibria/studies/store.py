@@ -22,7 +22,6 @@ from equilibria.studies.base import Row, Step, Study
 from equilibria.studies.claims import Claim, Verdict
 from equilibria.training import Recipe, Run, find_runs
 
-
 Key = tuple[str, str, str]  # the net, its weights, and the measure of a block
 
 
