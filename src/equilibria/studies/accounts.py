@@ -62,9 +62,9 @@ def provenance_section(store: Store, nets: Sequence[Net]) -> str:
         facts += [(f"{name}{which}", str(value)) for name, value in one.items()]
     return (
         "<section id='provenance'><h2>Nets, seeds, versions, machine</h2><p>Every block of rows.json names its net "
-        "(the id of its recipe), the SHA-256 of the weights that it was measured from, and the settings of its measure. The "
-        "folder of a net holds its recipe, its metrics, its weights and its summary. Of the machine, the summaries of "
-        "the nets and environment.json tell:</p>"
+        "(the id of its recipe), the SHA-256 of the weights that it was measured from, and the settings of its "
+        "measure. The folder of a net holds its recipe, its metrics, its weights and its summary. What the "
+        "summaries of the nets and environment.json tell:</p>"
         f"{table(('what', 'value'), facts)}</section>"
     )
 

@@ -112,8 +112,8 @@ def _cheapest(recorded: Mapping[str, Mapping[Key, tuple[Step, Block]]], sample: 
     chosen: dict[Key, tuple[Step, Block]] = {}
     for turn in zip_longest(*queues):
         for one in turn:
-            if one is not None and len(chosen) < sample:
-                chosen.setdefault(*one)
+            if one and len(chosen) < sample:
+                chosen[one[0]] = one[1]
     return chosen
 
 

@@ -56,7 +56,7 @@ def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
         return "; ".join(sentence for sentence in found if sentence)
     if isinstance(before, list) and isinstance(now, list):
         return _compared_lists(name, before, now, row, errors)
-    if not (_is_number(before) and _is_number(now)):
+    if not isinstance(before, int | float) or not isinstance(now, int | float):
         return "" if before == now else f"{name} is {now!r} and was {before!r}"
     if any(part in name for part in RESIDUALS):
         close = _same_size(before, now)
