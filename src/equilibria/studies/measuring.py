@@ -23,10 +23,12 @@ def measure_all(
     keys = list(steps)
     jobs = [(i, store.run(steps[key].member.recipe).folder, steps[key]) for i, key in enumerate(keys)]
     for report in in_processes(measure_and_report, jobs, workers=workers, stop=stop) if jobs else ():
+        key = keys[report.run]
         if report.what == "finished":
-            yield keys[report.run], report.detail["block"]
+            same = report.detail["block"].key == key
+            yield key, report.detail["block"] if same else Failure("the net or its measure changed meanwhile")
         elif report.what == "failed":
-            yield keys[report.run], Failure(report.detail["reason"])
+            yield key, Failure(report.detail["reason"])
 
 
 def measure_block(folder: Path, step: Step) -> Block:

@@ -28,11 +28,15 @@ h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; } td, th { vertical-align: top; fo
 th { color: var(--soft); font-weight: 500; } td { min-width: 3rem; overflow-wrap: anywhere; }
 .claims td:first-child { min-width: 14rem; } .claims td:nth-child(3) { min-width: 12rem; }
 figure { padding: .5rem; } figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-b.holds { color: #1c7c3c; } b.fails { color: #b3261e; } b.open { color: #8a5a00; } .where { color: var(--soft); }
+b { white-space: nowrap; } b.holds { color: #1c7c3c; } b.fails { color: #b3261e; } b.open { color: #8a5a00; }
+.where { color: var(--soft); }
 .where, details, nav, summary { font-size: .92rem; } nav li { margin: .15rem 0; } code { font-size: .88em; }
 @media (prefers-color-scheme: dark) {
   b.holds { color: #6fce8c; } b.fails { color: #ff8f87; } b.open { color: #e8b84a; } a { color: #8ab4ff; } }
-@media (max-width: 40rem) { body { margin: 1rem auto; font-size: 15px; } td, th { padding-right: .5rem; } }
+@media (max-width: 40rem) { body { margin: 1rem auto; font-size: 15px; } td, th { padding-right: .5rem; }
+  .claims thead { display: none; } .claims tr, .claims td { display: block; border: 0; padding: 0; }
+  .claims tr { border-bottom: 1px solid var(--line); padding: .5rem 0; } .paper::before { content: "paper: "; }
+  .claims td:empty { display: none; } .claims td:first-child { font-weight: 500; } }
 @media print { body { max-width: none; font-size: 10pt; } nav { display: none; } section { break-inside: auto; }
   figure, tr { break-inside: avoid; } table { display: table; width: 100%; } a { color: inherit; } }
 """
@@ -144,7 +148,7 @@ def _contents(done: Sequence[_Finished]) -> str:
 
 def _compared(done: Sequence[_Finished]) -> str:
     rows = [
-        (link(f"#{one.study.name}", one.study.figure), claim.statement, claim.paper, claim.measured, _judged(claim))
+        (link(f"#{one.study.name}", one.study.figure), claim.statement, _paper(claim), claim.measured, _judged(claim))
         for one in done
         for claim in one.claims
         if any(letter.isdigit() for letter in claim.paper)
@@ -175,7 +179,7 @@ def _section(store: Store, one: _Finished) -> str:
         f"<p><b class='open'>{one.stale} of its measurements are not those that the study would make now.</b> "
         f"<code>equilibria reproduce {name}</code> brings it up to date.</p>"
     )
-    claims = [(claim.statement, claim.paper, claim.measured, _judged(claim)) for claim in one.claims]
+    claims = [(claim.statement, _paper(claim), claim.measured, _judged(claim)) for claim in one.claims]
     label = escape(f"{study.figure}: {study.title}", quote=True)
     return "\n".join(
         [
@@ -231,6 +235,10 @@ def _again(scale: Scale) -> str:
 
 def _verdict(verdict: Verdict) -> Html:
     return Html(f"<b class='{WORDS[verdict]}'>{verdict}</b>")
+
+
+def _paper(claim: Claim) -> Html:
+    return Html(f"<span class='paper'>{escape(claim.paper)}</span>" if claim.paper else "")
 
 
 def _judged(claim: Claim) -> Html:
