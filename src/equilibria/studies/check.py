@@ -1,5 +1,6 @@
 """Measure again from the weights that are there, and say which recorded numbers are not what comes out."""
 
+import json
 import math
 import threading
 import time
@@ -122,7 +123,8 @@ def _compared(step: Step, block: Block, found: Block | Failure) -> list[str]:
     what = f"{type(step.measure).__name__} of {recipe.name or recipe.id} ({recipe.id})"
     if isinstance(found, Failure):
         return [f"{what}: {found}"]
-    wrong = differences(block.rows, found.rows, errors=not recipe.task.higher_is_better)
+    again = json.loads(json.dumps(found.rows))  # as they would be written down
+    wrong = differences(block.rows, again, errors=not recipe.task.higher_is_better)
     return [f"{what}: {sentence}" for sentence in wrong]
 
 

@@ -1,7 +1,7 @@
 """What the figures have in common: probit axes, trend lines, colours, tables."""
 
-import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,13 @@ def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float
     return made, axes
 
 
-def rendered(drawn: Figure) -> dict[str, bytes]:
-    """As the content of files, by suffix; equal figures give equal bytes."""
-    svg, png = io.BytesIO(), io.BytesIO()
+def save(drawn: Figure, stem: Path) -> None:
+    """As stem.svg and stem.png; equal figures become equal files."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
-        FigureCanvasSVG(drawn).print_svg(svg, metadata={"Date": None, "Creator": None})
+        FigureCanvasSVG(drawn).print_svg(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
         FigureCanvasAgg(drawn)
-        drawn.savefig(png, dpi=110, format="png", metadata={"Software": None})
-    return {".svg": svg.getvalue(), ".png": png.getvalue()}
+        drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
 
 
 def probit(shares: Sequence[float] | np.ndarray, cap: float = CAP) -> np.ndarray:

@@ -6,11 +6,12 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from equilibria.files import DamagedFile
 from equilibria.studies.base import Step, Study
 from equilibria.studies.claims import Claim
-from equilibria.studies.drawing import rendered
+from equilibria.studies.drawing import save
 from equilibria.studies.environment import environment
 from equilibria.studies.measuring import Failure, measure_all
 from equilibria.studies.scales import Scale
@@ -94,8 +95,10 @@ def conclude(store: Store, study: Study, plan: Sequence[Step], blocks: Sequence[
     """Write the rows, the picture and the claims of a study that is measured; files that would not change stay."""
     rows = labelled(plan, {(block.net, block.measure): block for block in blocks})
     store.write_blocks(study, blocks)
-    for suffix, content in rendered(study.draw(rows)).items():
-        write_if_new(store.path(study, f"figure{suffix}"), content)
+    with TemporaryDirectory() as drawn:  # equal figures are equal files, and those are left alone
+        save(study.draw(rows), Path(drawn) / "figure")
+        for path in Path(drawn).iterdir():
+            write_if_new(store.path(study, path.name), path.read_bytes())
     claims = study.claims(rows)
     store.write_claims(study, claims)
     store.write_points(study, rows)

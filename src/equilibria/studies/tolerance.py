@@ -11,9 +11,10 @@ from typing import Any
 from equilibria.studies.base import Row
 
 ALIGNMENTS = ("alignment", "cosine", "centred", "gaussian", "laplacian", "inverse_multiquadric", "attacked_alignment")
-RESIDUALS = ("residual", "last_step", "distance", "gap", "apart")  # parts of names: only their sizes count
+RESIDUALS = ("residual", "last_step", "distance", "apart", "trace", "cycle_size")  # parts of names: only sizes count
 SHARES = ("score", "accuracy", "right", "share", "auroc", "constant", "same", "agreement")  # parts of names
 CLOCKS = ("seconds", "milliseconds")  # parts of names of times, which are the machine's
+SETTINGS = ("difficulty", "steps", "examples", "aligned", "run", "trained_at", "size")  # numbers that do not change
 EXAMPLES = 2  # that may change sides
 AA = 0.01
 TENFOLD = 10.0
@@ -46,7 +47,7 @@ def _difference(name: str, old: Row, new: Row, errors: bool) -> str:
 
 def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
     """What is wrong, or nothing."""
-    if any(part in name for part in CLOCKS):
+    if before == now or any(part in name for part in CLOCKS):
         return ""
     if isinstance(before, dict) and isinstance(now, dict):
         found = [
@@ -68,10 +69,10 @@ def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
 def _compared_lists(name: str, before: list, now: list, row: Row, errors: bool) -> str:
     """Of many numbers their means, of residuals the geometric ones; of words how many changed."""
     old, new = _flat(before), _flat(now)
-    if len(old) != len(new):
+    sizes, few = any(part in name for part in RESIDUALS), max(EXAMPLES, 0.1 * len(old))
+    if abs(len(old) - len(new)) > (few if sizes else 0):
         return f"{name} has {len(new)} entries and had {len(old)}"
-    changed = sum(one != other for one, other in zip(old, new, strict=True))
-    few = max(EXAMPLES, 0.1 * len(old))
+    changed = sum(one != other for one, other in zip(old, new, strict=False))
     if not all(_is_number(one) or one is None for one in old + new) or "status" in name:
         return "" if changed <= few else f"{changed} of {len(old)} entries of {name} changed (allowed: {few:.0f})"
     lost = abs(sum(one is None for one in old) - sum(one is None for one in new))
@@ -80,7 +81,7 @@ def _compared_lists(name: str, before: list, now: list, row: Row, errors: bool) 
     old, new = [one for one in old if one is not None], [one for one in new if one is not None]
     if not old or not new:
         return ""
-    if any(part in name for part in RESIDUALS):
+    if sizes:
         pair = [math.exp(sum(math.log(max(abs(one), SMALL)) for one in all_) / len(all_)) for all_ in (old, new)]
         close = _same_size(*pair)
         return "" if close else f"{name} is {pair[1]:.3g} on the whole and was {pair[0]:.3g} (allowed: tenfold)"
@@ -106,11 +107,12 @@ def tolerance(name: str, value: float, row: Row, *, errors: bool = False) -> flo
         return max(EXAMPLES / examples, math.sqrt(value * (1 - value) / examples)) if examples > 1 else RELATIVE
     if name == "steps" and row.get("budget") == "best":  # of steps that are equally good the first counts
         return max(EXAMPLES, 0.2 * value)
-    if isinstance(value, int):
-        counted = name in ("diverged", "converged", "cycling") or name.endswith("diverged")
+    if name in SETTINGS:
+        return 0
+    if isinstance(value, int):  # so many of the examples
         examples = max(1, row.get("examples", 0) or 1)
         share = min(max(value / examples, 0.0), 1.0)
-        return max(EXAMPLES, math.sqrt(examples * share * (1 - share))) if counted else 0
+        return max(EXAMPLES, math.sqrt(examples * share * (1 - share)))
     return max(RELATIVE * abs(value), ABSOLUTE)
 
 
