@@ -1,5 +1,6 @@
 """A study of three nets that takes seconds; `python small_study.py reproduce small` is a command line that knows it."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -21,13 +22,13 @@ SMOKE = SCALES["smoke"]
 
 @dataclass(frozen=True)
 class Slow(Measure):
-    """The number of weights, after a while, so that there is time to disturb it."""
+    """The number of weights, after as many seconds as the environment says, so that there is time to disturb it."""
 
-    seconds: float = 0.3
+    unit: int = 1
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
-        time.sleep(self.seconds)
-        return [{"weights": sum(parameter.numel() for parameter in model.parameters())}]
+        time.sleep(float(os.environ.get("SLOW_SECONDS", "0")))
+        return [{"weights": self.unit * sum(parameter.numel() for parameter in model.parameters())}]
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from equilibria.training import Recipe, Run, Trainer
 
 SCRIPT = Path(__file__).parent / "small_study.py"
 COMMAND = ["reproduce", "small", "--scale", "smoke", "--workers", "1", "--out"]
+SLOWLY = os.environ | {"SLOW_SECONDS": "10"}  # so that there is time to disturb it
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +100,7 @@ class TestAgain:
         path = copy / "smoke" / "small" / "rows.json"
         older = {"study": "small", "measured": blocks(copy)}
         for block in older["measured"][1::2]:
-            block["measure"] = replace(Slow(), seconds=0.1).id
+            block["measure"] = Slow(unit=2).id
         path.write_text(json.dumps(older))
         assert main([*COMMAND, str(copy)]) == 0
         output = capsys.readouterr().out
@@ -119,7 +120,7 @@ class TestDisturbed:
     def test_killed_in_the_middle_and_resumed(self, made, tmp_path):
         shutil.copytree(made / "smoke" / "nets", tmp_path / "smoke" / "nets")
         command = [sys.executable, SCRIPT, *COMMAND, tmp_path]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=SLOWLY)
         until((tmp_path / "smoke" / "small" / "rows.json").exists)
         process.kill()
         process.communicate()
@@ -137,7 +138,7 @@ class TestDisturbed:
     def test_control_c_saves_and_the_same_command_goes_on(self, made, tmp_path):
         shutil.copytree(made / "smoke" / "nets", tmp_path / "smoke" / "nets")
         command = [sys.executable, SCRIPT, *COMMAND, tmp_path]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=SLOWLY)
         until((tmp_path / "smoke" / "small" / "rows.json").exists)
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=60)

@@ -22,6 +22,7 @@ from equilibria.training.machine import Machine
 from equilibria.training.sweep import Entry, sweep
 
 COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
+UNTOLD = ("recipe", "began", "began_at", "ended")  # fields of an entry that are of no use elsewhere
 
 
 @dataclass(frozen=True)
@@ -136,5 +137,5 @@ def _short(number: float | None) -> str:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    row = {name: value for name, value in asdict(entry).items() if name not in ("recipe", "began", "began_at")}
+    row = {name: value for name, value in asdict(entry).items() if name not in UNTOLD}
     return {"id": entry.recipe.id, **row, "folder": str(entry.folder)}
