@@ -180,7 +180,7 @@ class TestDisturbed:
 
 
 def until(there) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not there():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -250,7 +250,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.words += data
+        self.words += f" {data}"
 
 
 def test_the_report_is_whole_and_on_its_own(made):
