@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from equilibria.diagnostics.page import Html, document, table
+from equilibria.files import DamagedFile
 from equilibria.studies.accounts import cost_section, link, minutes, provenance_section
 from equilibria.studies.base import Study
 from equilibria.studies.claims import LEVEL, Claim, Verdict
@@ -70,9 +71,9 @@ def write_report(folder: str | Path, scale: Scale, studies: Iterable[Study]) -> 
 
 def report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
     """The page."""
-    done = [_read(store, study, scale) for study in studies if store.claims(study)]
-    names = {one.study.name for one in done}
-    missing = [study for study in studies if study.name not in names]
+    found = {study.name: _read(store, study, scale) for study in studies}
+    done = [one for one in found.values() if one]
+    missing = [study for study in studies if not found[study.name]]
     parts = [
         f"<h1>{escape(TITLE)}</h1>",
         _abstract(done, missing, scale),
@@ -87,12 +88,19 @@ def report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
     return document(TITLE, parts, STYLE)
 
 
-def _read(store: Store, study: Study, scale: Scale) -> _Finished:
-    blocks, nets = store.blocks(study), nets_behind(store, study, scale)
+def _read(store: Store, study: Study, scale: Scale) -> _Finished | None:
+    """None if it is not finished, or if its files are damaged."""
+    try:
+        claims, blocks = store.claims(study), store.blocks(study)
+    except DamagedFile:
+        return None
+    if not claims:
+        return None
+    nets = nets_behind(store, study, scale)
     trained = {net.id for net in nets}
     plan = [step for step in study.plan(scale) if step.member.recipe.id in trained]
     stale = len({block.key for block in blocks} ^ store.keys(plan).keys())
-    return _Finished(study, store.claims(study), blocks, nets, _figure(store, study), stale)
+    return _Finished(study, claims, blocks, nets, _figure(store, study), stale)
 
 
 def _figure(store: Store, study: Study) -> str:
