@@ -24,8 +24,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/sweeps.py
 
-check-results: $(READY)  # measures every shipped net again; about half an hour
+check-results: $(READY)  # measures every shipped net and every study again, without training
 	$(BIN)/equilibria evaluate results/*/*/seed-* --check
+	$(BIN)/equilibria reproduce --all --check
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "equilibria needs Python 3.11 or later")'

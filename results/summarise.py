@@ -39,7 +39,7 @@ def shown(score: float) -> str:
 
 def page() -> str:
     recipes: dict[str, list[dict]] = {}
-    for path in sorted(HERE.rglob("summary.json")):
+    for path in sorted(HERE.glob("*/*/seed-*/summary.json")):
         recipe = json.loads((path.parent / "recipe.json").read_text())
         summary = json.loads(path.read_text())
         recipes.setdefault(recipe["name"], []).append({"seed": recipe["seed"], "summary": summary})

@@ -22,7 +22,7 @@ PROMISED = {
     "matrix_inversion/fast": {0.5: 0.0108, 0.1: 0.2083},
     "edge_copy/fast": {10: 1e-4, 15: 1e-4, 30: 1e-4},
 }
-SHIPPED = [Run(path.parent) for path in sorted(RESULTS.rglob("recipe.json"))]
+SHIPPED = [Run(path.parent) for path in sorted(RESULTS.glob("*/*/seed-*/recipe.json"))]
 
 
 def runs_of(name: str) -> list[Run]:

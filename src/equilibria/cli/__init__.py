@@ -1,4 +1,7 @@
-"""The command line: `equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep`."""
+"""The command line.
+
+`equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | reproduce`
+"""
 
 import sys
 from collections.abc import Sequence
@@ -12,6 +15,7 @@ from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.listing import List
 from equilibria.cli.measure import Measure
 from equilibria.cli.quickstart import Quickstart
+from equilibria.cli.reproduce import Reproduce
 from equilibria.cli.sweep import Sweep
 from equilibria.cli.train import Train, how_to_go_on, with_recipe
 from equilibria.training import Interrupted, TrainingDiverged
@@ -36,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[Measure, tyro.conf.subcommand("measure")]
             | Annotated[Attack, tyro.conf.subcommand("attack")]
             | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
-            | Annotated[Sweep, tyro.conf.subcommand("sweep")],
+            | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+            | Annotated[Reproduce, tyro.conf.subcommand("reproduce")],
             args=arguments,
             prog="equilibria",
             description="Train, measure and use networks that think until they settle.",

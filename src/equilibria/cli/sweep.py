@@ -1,14 +1,11 @@
 """`equilibria sweep`."""
 
 import json
-import signal
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -18,14 +15,14 @@ from rich.table import Table
 
 from equilibria.cli.options import Flag, TrackerName
 from equilibria.cli.train import find_recipe
+from equilibria.cli.where import Where, stopped_by_control_c
 from equilibria.training import Recipe
 from equilibria.training.grid import grid, parse_axis
 from equilibria.training.machine import Machine
-from equilibria.training.on_ray import run_on_ray
-from equilibria.training.pool import run_in_pool
-from equilibria.training.sweep import Entry, Executor, available_cores, sweep
+from equilibria.training.sweep import Entry, sweep
 
 COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
+UNTOLD = ("recipe", "began", "began_at", "ended")  # fields of an entry that are of no use elsewhere
 
 
 @dataclass(frozen=True)
@@ -42,16 +39,7 @@ class Sweep:
     """Axes: name=value,value or name=first..last."""
     out: Path = Path("runs")
     """Folder in which each run gets a folder of its own, named by its id."""
-    workers: int = 0
-    """Processes, one thread each; 0: as many as there are cores."""
-    on: Literal["pool", "ray"] = "pool"
-    """Where to train: in processes of this machine, or on a Ray cluster."""
-    address: str | None = None
-    """Of the Ray cluster, host:port or auto; left out: one is started on this machine."""
-    cpus: float = 1
-    """Cores that a run gets on the Ray cluster."""
-    gpus: float = 0
-    """GPUs that a run gets on the Ray cluster."""
+    where: Annotated[Where, tyro.conf.arg(name="")] = Where()
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     track: tuple[TrackerName, ...] = ()
     """Where the metrics also go; each run keeps its metrics.jsonl anyway."""
@@ -61,38 +49,21 @@ class Sweep:
     """Print how every run ended, as JSON, on standard output."""
 
     def run(self) -> int:
-        if self.workers < 0:
-            raise ValueError(f"--workers must be >= 0, got {self.workers}; 0 takes every core")
         values = axes_of(self.grid)
         recipes = [recipe for base in _bases(self.recipe) for recipe in grid(base, values)]
         console = Console(stderr=self.json)
         axes = [name for name in values if len(values[name]) > 1]
-        stop = threading.Event()
-        before = signal.signal(signal.SIGINT, lambda *_: stop.set())  # the workers get it too, and save
-        try:
-            with Live(console=console, refresh_per_second=4) as live:
-                entries = sweep(
-                    recipes,
-                    self.out,
-                    execute=self._executor(stop),
-                    retry=self.retry,
-                    watch=lambda entries: live.update(progress_table(entries, axes)),
-                    stop=stop,
-                )
-        finally:
-            signal.signal(signal.SIGINT, before)
-        return self._end(entries, console, stopped=stop.is_set())
-
-    def _executor(self, stop: threading.Event) -> Executor:
         options = {"machine": self.machine, "track": self.track}
-        if self.on == "ray":
-            if self.workers:
-                raise ValueError("--workers is about the local pool; on Ray, --cpus says what each run gets")
-            where = {"address": self.address, "cpus": self.cpus, "gpus": self.gpus}
-            return partial(run_on_ray, **where, stop=stop, options=options)
-        if self.address or self.cpus != 1 or self.gpus:
-            raise ValueError("--address, --cpus and --gpus are about a Ray cluster; add --on ray")
-        return partial(run_in_pool, workers=self.workers or available_cores(), stop=stop, options=options)
+        with stopped_by_control_c() as stop, Live(console=console, refresh_per_second=4) as live:
+            entries = sweep(
+                recipes,
+                self.out,
+                execute=self.where.executor(stop, options),
+                retry=self.retry,
+                watch=lambda entries: live.update(progress_table(entries, axes)),
+                stop=stop,
+            )
+        return self._end(entries, console, stopped=stop.is_set())
 
     def _end(self, entries: list[Entry], console: Console, *, stopped: bool) -> int:
         if self.json:
@@ -166,5 +137,5 @@ def _short(number: float | None) -> str:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    row = {name: value for name, value in asdict(entry).items() if name not in ("recipe", "began", "began_at")}
+    row = {name: value for name, value in asdict(entry).items() if name not in UNTOLD}
     return {"id": entry.recipe.id, **row, "folder": str(entry.folder)}

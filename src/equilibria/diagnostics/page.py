@@ -36,7 +36,7 @@ def page(report: Report) -> str:
         "<h2>Where solves go from several starts</h2>",
         _figure(_draw_paths, report, "Trajectories of one example in two principal directions"),
         "<h2>Other starts</h2>",
-        _table(
+        table(
             ("start", "AA", "95 %", "centred", "distance", "readout", "same answer", "diverged"),
             [
                 (
@@ -50,26 +50,41 @@ def page(report: Report) -> str:
             ],
         ),
         "<h2>Measured</h2>",
-        _table(("what", "value", "how to read it"), facts(report)),
+        table(("what", "value", "how to read it"), facts(report)),
     ]
     if report.trust:
         rows = [(row.doubt, number(row.auroc), f"{number(row.low)} .. {number(row.high)}") for row in report.trust]
-        parts += ["<h2>Which answers to trust</h2>", _table(("doubt", "AUROC, right against wrong", "95 %"), rows)]
+        parts += ["<h2>Which answers to trust</h2>", table(("doubt", "AUROC, right against wrong", "95 %"), rows)]
     setting = f"{report.examples} examples, {report.steps} steps, {report.solver}, {report.seconds:.0f} s"
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    footer = f"<footer><p>{escape(setting)}; {escape(versions)}</p></footer>"
+    return document("A diagnosis", ["<h1>A diagnosis</h1>", *parts, footer])
+
+
+class Html(str):
+    """Text that is marked up already."""
+
+
+def document(title: str, parts: Sequence[str], style: str = "") -> str:
+    """A whole page; `style` is added to what all pages have."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>A diagnosis</title><style>{STYLE}</style></head><body><h1>A diagnosis</h1>"
+        f"<title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>"
         + "\n".join(parts)
-        + f"<footer><p>{escape(setting)}; {escape(versions)}</p></footer></body></html>\n"
+        + "</body></html>\n"
     )
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+    """Cells are text, or `Html`."""
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return Html(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def _cell(cell: str) -> str:
+    return cell if isinstance(cell, Html) else escape(cell)
 
 
 def _figure(draw: Callable[[Any, Report], None], report: Report, label: str) -> str:

@@ -2,23 +2,24 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import torch
-
+from equilibria.files import DamagedFile
 from equilibria.studies.base import Step, Study
 from equilibria.studies.claims import Claim
 from equilibria.studies.drawing import save
+from equilibria.studies.environment import environment
+from equilibria.studies.measuring import Failure, measure_all
 from equilibria.studies.scales import Scale
-from equilibria.studies.store import Block, Store, labelled
-from equilibria.training import Entry, Run, sweep
+from equilibria.studies.store import Block, Key, Store, labelled, write_if_new
+from equilibria.training import Entry, sweep
 from equilibria.training.sweep import Executor, available_cores
 
-Key = tuple[str, str, str]
+SHOWN = 3  # reasons of a failure that are written out
 
 
 class Audience:
@@ -43,6 +44,8 @@ class Outcome:
 
     finished: dict[str, list[Claim]] = field(default_factory=dict)  # by the names of studies
     failed: dict[str, str] = field(default_factory=dict)  # and why
+    trained: list[str] = field(default_factory=list)  # ids of the nets that this time were
+    measured: int = 0  # measurements that this time were made
 
 
 def reproduce(
@@ -52,123 +55,146 @@ def reproduce(
     *,
     workers: int | None = None,
     execute: Executor | None = None,
+    retry: bool = False,
     audience: Audience | None = None,
     stop: threading.Event | None = None,
 ) -> Outcome:
-    """Bring `studies` up to date in `folder`/<scale>; what is there already is not done again."""
-    store, audience = Store(Path(folder) / scale.name), audience or Audience()
+    """Bring `studies` up to date in `folder`/<scale>; what is there already is not done again.
+
+    Args:
+        workers: processes that train and measure, one thread each; left out: as many as there are cores.
+        execute: where nets are trained instead, as in `sweep`.
+        retry: also train what failed before.
+        stop: set it to begin nothing more; what runs is saved, and the same call goes on.
+    """
+    store, audience, outcome = Store(Path(folder) / scale.name), audience or Audience(), Outcome()
+    store.tidy()
     plans = {study.name: study.plan(scale) for study in studies}
-    outcome = Outcome()
     missing = store.missing(step for plan in plans.values() for step in plan)
     if missing:
-        entries = sweep(missing, store.nets, execute=execute, workers=workers, watch=audience.training, stop=stop)
-        lost = {entry.recipe.id: f"{entry.state} {entry.reason}".strip() for entry in entries if not _ended(entry)}
-        for study in studies:
-            gone = [step.member.recipe for step in plans[study.name] if step.member.recipe.id in lost]
-            if gone:
-                reasons = "; ".join(f"{one.name or one.id}: {lost[one.id]}" for one in gone[:3])
-                outcome.failed[study.name] = f"{len(gone)} of its nets are not trained ({reasons})"
-    ready = [study for study in studies if study.name not in outcome.failed]
-    measured = _Measured(store, audience)
-    measured.collect(ready, plans, workers=workers or available_cores(), stop=stop)
-    for study in ready:
-        blocks = measured.of(study, plans[study.name])
-        if blocks is None:
-            outcome.failed[study.name] = "it is not measured to the end; the same command goes on"
-            continue
-        outcome.finished[study.name] = conclude(store, study, plans[study.name], blocks)
-        audience.judged(study, outcome.finished[study.name])
+        entries = sweep(
+            missing, store.nets, execute=execute, workers=workers, retry=retry, watch=audience.training, stop=stop
+        )
+        outcome.trained = [entry.recipe.id for entry in entries if entry.state == "finished"]
+        _tell_lost(entries, plans, outcome)
+    measured = _Measured(store, audience, outcome)
+    for study in studies:
+        if study.name not in outcome.failed:
+            measured.want(study, plans[study.name])
+    measured.collect(workers or available_cores(), stop)
+    for study in studies:
+        blocks = measured.of(study)
+        if blocks is not None:
+            _conclude(store, study, plans[study.name], blocks, outcome, audience)
+    if outcome.trained or outcome.measured:
+        store.remember(environment())
     return outcome
 
 
 def conclude(store: Store, study: Study, plan: Sequence[Step], blocks: Sequence[Block]) -> list[Claim]:
-    """Write the rows, the picture and the claims of a study that is measured."""
+    """Write the rows, the picture and the claims of a study that is measured; files that would not change stay."""
     rows = labelled(plan, {(block.net, block.measure): block for block in blocks})
     store.write_blocks(study, blocks)
-    save(study.draw(rows), store.folder / study.name / "figure")
+    with TemporaryDirectory() as drawn:  # equal figures are equal files, and those are left alone
+        save(study.draw(rows), Path(drawn) / "figure")
+        for path in Path(drawn).iterdir():
+            write_if_new(store.path(study, path.name), path.read_bytes())
     claims = study.claims(rows)
     store.write_claims(study, claims)
     store.write_points(study, rows)
     return claims
 
 
+def _conclude(
+    store: Store, study: Study, plan: Sequence[Step], blocks: Sequence[Block], outcome: Outcome, audience: Audience
+) -> None:
+    """A study that cannot be drawn or judged does not keep the others from it."""
+    try:
+        claims = conclude(store, study, plan, blocks)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}, line {place.lineno}"
+        outcome.failed[study.name] = f"measured, but not drawn and judged: {type(error).__name__}: {error} ({where})"
+        return
+    outcome.finished[study.name] = claims
+    audience.judged(study, claims)
+
+
+def _tell_lost(entries: Sequence[Entry], plans: dict[str, list[Step]], outcome: Outcome) -> None:
+    """Which studies cannot go on, for want of which nets."""
+    lost = {
+        entry.recipe.id: f"{entry.state} {entry.reason}".strip()
+        for entry in entries
+        if entry.state not in ("finished", "skipped")
+    }
+    for name, plan in plans.items():
+        gone = {step.member.recipe.id: step.member.recipe for step in plan if step.member.recipe.id in lost}
+        if gone:
+            reasons = [f"{one.name or id_}: {lost[id_]}" for id_, one in gone.items()]
+            outcome.failed[name] = f"{len(gone)} of its nets are not trained ({_some(reasons)})"
+
+
 class _Measured:
     """Blocks that are known, from any study, and those that have to be measured."""
 
-    def __init__(self, store: Store, audience: Audience) -> None:
-        self._store, self._audience = store, audience
-        self._blocks: dict[Key, Block] = {}
+    def __init__(self, store: Store, audience: Audience, outcome: Outcome) -> None:
+        self._store, self._audience, self._outcome = store, audience, outcome
+        self._blocks = store.known()
+        self._wanted: dict[str, tuple[Study, dict[Key, Step]]] = {}
 
-    def collect(
-        self, studies: Sequence[Study], plans: dict[str, list[Step]], *, workers: int, stop: threading.Event | None
-    ) -> None:
-        wanted = {study.name: [self._store.key(step) for step in plans[study.name]] for study in studies}
-        for study in studies:
-            found = self._store.blocks(study)
-            self._blocks |= {block.key: block for block in found}
-            old = [block for block in found if block.key not in set(wanted[study.name])]
-            if old:
-                self._audience.noticed(
-                    f"{study.name}: {len(old)} of its measurements are of other nets or another version; not used"
-                )
-        steps = {self._store.key(step): step for study in studies for step in plans[study.name]}
-        todo = {key: step for key, step in steps.items() if key not in self._blocks}
-        begin = time.monotonic()
-        for done, (key, block) in enumerate(_measure(self._store, todo, workers, stop), start=1):
-            self._blocks[key] = block
-            for study in studies:
-                if key in wanted[study.name]:
-                    self._save(study, wanted[study.name])
+    def want(self, study: Study, plan: Sequence[Step]) -> None:
+        """Say what of a study is out of date, or that its files are damaged."""
+        try:
+            found, keys = self._store.blocks(study), self._store.keys(plan)
+        except DamagedFile as error:
+            self._outcome.failed[study.name] = str(error)
+            return
+        self._wanted[study.name] = study, keys
+        old = [block for block in found if block.key not in keys]
+        if old:
+            self._audience.noticed(
+                f"{study.name}: {len(old)} of its {len(found)} measurements are of other nets, or of another version "
+                "of the study; they are replaced"
+            )
+
+    def collect(self, workers: int, stop: threading.Event | None) -> None:
+        """Measure what is not known, saving after each."""
+        todo = {key: step for _, keys in self._wanted.values() for key, step in keys.items() if key not in self._blocks}
+        begin, failures = time.monotonic(), dict[Key, Failure]()
+        if todo:
+            self._audience.measuring(0, len(todo), 0.0)
+        for done, (key, found) in enumerate(measure_all(self._store, todo, workers=workers, stop=stop), start=1):
+            if isinstance(found, Failure):
+                failures[key] = found
+            else:
+                self._blocks[key] = found
+                self._outcome.measured += 1
+                for study, keys in self._wanted.values():
+                    if key in keys:
+                        self._store.write_blocks(study, [self._blocks[one] for one in keys if one in self._blocks])
             self._audience.measuring(done, len(todo), time.monotonic() - begin)
+        self._tell(failures)
 
-    def of(self, study: Study, plan: Sequence[Step]) -> list[Block] | None:
+    def of(self, study: Study) -> list[Block] | None:
         """All blocks of a study, or None if some are missing."""
-        keys = list(dict.fromkeys(self._store.key(step) for step in plan))
-        return [self._blocks[key] for key in keys] if all(key in self._blocks for key in keys) else None
+        if study.name not in self._wanted or study.name in self._outcome.failed:
+            return None
+        return [self._blocks[key] for key in self._wanted[study.name][1]]
 
-    def _save(self, study: Study, keys: Iterable[Key]) -> None:
-        known = [self._blocks[key] for key in dict.fromkeys(keys) if key in self._blocks]
-        self._store.write_blocks(study, known)
-
-
-def _measure(
-    store: Store, todo: dict[Key, Step], workers: int, stop: threading.Event | None
-) -> Iterator[tuple[Key, Block]]:
-    """Measure in several processes, one thread each, and give what is ready."""
-    if not todo:
-        return
-    workers = min(workers, len(todo))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        waiting = iter(todo.items())
-        running: dict[Future, Key] = {}
-
-        def fill() -> None:
-            while len(running) < 2 * workers and not (stop and stop.is_set()):
-                following = next(waiting, None)
-                if following is None:
-                    return
-                key, step = following
-                running[pool.submit(measure_block, store.run(step.member.recipe).folder, step)] = key
-
-        fill()
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
-            fill()
+    def _tell(self, failures: dict[Key, Failure]) -> None:
+        for name, (_, keys) in self._wanted.items():
+            gone = [key for key in keys if key not in self._blocks]
+            reasons = [_about(keys[key], failures[key]) for key in gone if key in failures]
+            if reasons:
+                self._outcome.failed[name] = f"{len(reasons)} of its measurements failed ({_some(reasons)})"
+            elif gone:
+                self._outcome.failed[name] = f"{len(gone)} measurements are left; the same command goes on"
 
 
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+def _about(step: Step, reason: str) -> str:
+    return f"{type(step.measure).__name__} of {step.member.recipe.name or step.member.recipe.id}: {reason}"
 
 
-def measure_block(folder: Path, step: Step) -> Block:
-    """What a measure gives for the trained net in `folder`."""
-    run, (member, measure) = Run(folder), step
-    begin = time.monotonic()
-    rows = measure.rows(run.model(), member.recipe)
-    seconds = round(time.monotonic() - begin, 2)
-    return Block(member.recipe.id, run.summary["weights"], measure.id, measure.settings, rows, seconds)
-
-
-def _ended(entry: Entry) -> bool:
-    return entry.state in ("finished", "skipped")
+def _some(reasons: Sequence[str]) -> str:
+    more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
+    return "; ".join(reasons[:SHOWN]) + more

@@ -5,20 +5,24 @@ results/<scale>/<study>/rows.json      what was measured, with the net, the weig
 results/<scale>/<study>/figure.svg     and figure.png
 results/<scale>/<study>/claims.json    what the paper says, and whether the rows bear it out
 results/<scale>/<study>/points.json    the nets as points, for studies that are scatter plots
+results/<scale>/environment.json       the machines and versions with which something was trained or measured
 results/<scale>/report.html            all of it on one page
 """
 
 import json
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from equilibria.files import write_atomically
+from equilibria.files import DamagedFile, write_atomically
 from equilibria.studies.base import Row, Step, Study
-from equilibria.studies.claims import Claim
+from equilibria.studies.claims import Claim, Verdict
 from equilibria.training import Recipe, Run, find_runs
+
+Key = tuple[str, str, str]  # the net, its weights, and the measure of a block
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Block:
     seconds: float = 0.0  # that it took
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         return self.net, self.weights, self.measure
 
 
@@ -62,20 +66,32 @@ class Store:
         recipes = {step.member.recipe.id: step.member.recipe for step in steps}
         return [recipe for recipe in recipes.values() if not self.run(recipe).finished]
 
-    def key(self, step: Step) -> tuple[str, str, str]:
+    def key(self, step: Step) -> Key:
         """What a block must have to be this step's."""
         run = self.run(step.member.recipe)
         return step.member.recipe.id, run.summary["weights"], step.measure.id
 
+    def keys(self, plan: Iterable[Step]) -> dict[Key, Step]:
+        """The different measurements of a plan, each once."""
+        return {self.key(step): step for step in plan}
+
+    def path(self, study: Study, name: str) -> Path:
+        return self.folder / study.name / name
+
     def blocks(self, study: Study) -> list[Block]:
         """All that was measured for a study, whatever it was measured from."""
-        path = self.folder / study.name / "rows.json"
-        if not path.is_file():
-            return []
-        try:
-            return [Block(**block) for block in json.loads(path.read_text())["measured"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} cannot be read ({error}); remove it, and it is measured again") from error
+        path = self.path(study, "rows.json")
+        return _blocks(path) if path.is_file() else []
+
+    def known(self) -> dict[Key, Block]:
+        """Everything that was measured at this scale, for any study; files that cannot be read are left out."""
+        found: dict[Key, Block] = {}
+        for path in sorted(self.folder.glob("*/rows.json")):
+            try:
+                found |= {block.key: block for block in _blocks(path)}
+            except DamagedFile:
+                continue
+        return found
 
     def write_blocks(self, study: Study, blocks: Sequence[Block]) -> None:
         self._write(study, "rows.json", {"study": study.name, "measured": [asdict(block) for block in blocks]})
@@ -84,7 +100,36 @@ class Store:
         self._write(study, "claims.json", [asdict(claim) for claim in claims])
 
     def claims(self, study: Study) -> list[Claim]:
-        return [Claim(**claim) for claim in json.loads((self.folder / study.name / "claims.json").read_text())]
+        """As they were written down; none if the study is not finished."""
+        path = self.path(study, "claims.json")
+        if not path.is_file():
+            return []
+        try:
+            found = [Claim(**claim) for claim in json.loads(path.read_text())]
+            return [replace(claim, verdict=Verdict(claim.verdict)) for claim in found]
+        except (ValueError, TypeError) as error:
+            raise DamagedFile(f"{path} cannot be read ({error}); remove it, and it is written again") from error
+
+    @property
+    def environments(self) -> list[dict[str, Any]]:
+        """Where nets were trained and measured, and with what."""
+        path = self.folder / "environment.json"
+        try:
+            return json.loads(path.read_text()) if path.is_file() else []
+        except ValueError as error:
+            raise DamagedFile(f"{path} cannot be read ({error}); remove it, or restore it from a copy") from error
+
+    def remember(self, environment: dict[str, Any]) -> None:
+        """That something was made in this environment."""
+        known = self.environments
+        if environment not in known:
+            write_if_new(self.folder / "environment.json", _json([*known, environment]))
+
+    def tidy(self) -> None:
+        """Remove what processes left that were killed while they wrote."""
+        for path in self.folder.glob("*/.*.part"):
+            if not _alive(path.name.rsplit(".", 2)[1]):
+                path.unlink(missing_ok=True)
 
     def write_points(self, study: Study, rows: Sequence[Row]) -> None:
         """With the folder of each net, so that other programs find it."""
@@ -100,7 +145,34 @@ class Store:
         return folder.relative_to(self.folder.parent).as_posix()
 
     def _write(self, study: Study, name: str, data: Any) -> None:
-        write_atomically(self.folder / study.name / name, (json.dumps(data, indent=1) + "\n").encode())
+        write_if_new(self.path(study, name), _json(data))
+
+
+def write_if_new(path: Path, content: bytes) -> None:
+    """Leave a file alone that has this content already."""
+    if not path.is_file() or path.read_bytes() != content:
+        write_atomically(path, content)
+
+
+def _json(data: Any) -> bytes:
+    return (json.dumps(data, indent=1) + "\n").encode()
+
+
+def _blocks(path: Path) -> list[Block]:
+    try:
+        return [Block(**block) for block in json.loads(path.read_text())["measured"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{path} cannot be read ({error!r}); remove it, and it is measured again") from error
+
+
+def _alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def labelled(steps: Sequence[Step], blocks: dict[tuple[str, str], Block]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Processes that train one recipe after another; one that dies takes nothing with it but its run."""
+"""Processes that do one job after another, such as a training; one that dies takes nothing with it but its job."""
 
 import multiprocessing
 import multiprocessing.connection
@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -33,7 +33,7 @@ SPAWN = multiprocessing.get_context("spawn")  # a fork of a process that has use
 class Report:
     """Something that happened to a run."""
 
-    run: int  # its place in the list
+    run: int  # the place of its job in the list
     what: str  # "began", "stepped", "evaluated", "complained", or one of ENDS
     detail: dict[str, Any] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class Reporter(Watcher):
         self._send(Report(self._run, "evaluated", {"step": step, "score": last.score, "alignment": last.alignment}))
 
 
-def train_and_report(run: int, recipe: str, folder: Path, send: Any, options: Mapping[str, Any]) -> None:
+def train_and_report(run: int, recipe: str, folder: Path, send: "Send", options: Mapping[str, Any]) -> None:
     """Train one recipe; whatever goes wrong becomes a report."""
     try:
         finished = train(Recipe.from_json(recipe), folder, watcher=Reporter(run, send), **options)
@@ -77,20 +77,24 @@ def train_and_report(run: int, recipe: str, folder: Path, send: Any, options: Ma
         send(Report(run, "failed", {"reason": f"{type(error).__name__}: {error}"}))
 
 
+Job = tuple[Any, ...]  # a number, which its reports have, and what there is to do
+Send = Callable[[Report], None]
+
+
 class Worker:
     """A process and the pipe to it."""
 
-    def __init__(self, threads: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, do: Callable[..., None], threads: int, options: Mapping[str, Any]) -> None:
         self.pipe, theirs = SPAWN.Pipe()
-        self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, threads, options), daemon=True)
+        self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, do, threads, options), daemon=True)
         with _ignoring_interrupts():  # which the child inherits, until it can handle them
             self.process.start()
         theirs.close()
         self.run: int | None = None
 
-    def give(self, run: int, recipe: Recipe, folder: Path) -> None:
-        self.run = run
-        self.pipe.send((run, recipe.to_json(), folder))
+    def give(self, job: Job) -> None:
+        self.run = job[0]
+        self.pipe.send(job)
 
     def close(self) -> None:
         self.pipe.close()
@@ -108,11 +112,28 @@ def run_in_pool(
 
     When `stop` is set, no new run begins.
     """
-    waiting = list(reversed(jobs))
-    crew = [Worker(threads, dict(options)) for _ in range(min(workers, len(jobs)))]
+    plain = [(run, recipe.to_json(), folder) for run, recipe, folder in jobs]
+    return in_processes(train_and_report, plain, workers=workers, threads=threads, stop=stop, options=options)
+
+
+def in_processes(
+    do: Callable[..., None],
+    jobs: Iterable[Job],
+    *,
+    workers: int,
+    threads: int = 1,
+    stop: threading.Event | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> Iterator[Report]:
+    """Call `do(*job, send, options)` for every job and yield what it sends, the last of which must be one of ENDS.
+
+    When `stop` is set, no new job begins, and those that run get SIGTERM.
+    """
+    waiting = list(reversed(list(jobs)))
+    crew = [Worker(do, threads, dict(options)) for _ in range(min(workers, len(waiting)))]
     try:
         for worker in crew:
-            worker.give(*waiting.pop())
+            worker.give(waiting.pop())
         while any(worker.run is not None for worker in crew):
             busy = {worker.pipe: worker for worker in crew if worker.run is not None}
             if stop is not None and stop.is_set():
@@ -125,9 +146,9 @@ def run_in_pool(
                 if report.what in ENDS:
                     worker.run = None
                     if not worker.process.is_alive():
-                        crew[crew.index(worker)] = worker = Worker(threads, dict(options))
+                        crew[crew.index(worker)] = worker = Worker(do, threads, dict(options))
                     if waiting and not (stop is not None and stop.is_set()):
-                        worker.give(*waiting.pop())
+                        worker.give(waiting.pop())
     finally:
         for worker in crew:
             worker.close()
@@ -175,15 +196,15 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _work(pipe: Connection, threads: int, options: Mapping[str, Any]) -> None:
-    """The life of a worker: take a recipe, train it, report; end when nobody listens."""
+def _work(pipe: Connection, do: Callable[..., None], threads: int, options: Mapping[str, Any]) -> None:
+    """The life of a worker: take a job, do it, report; end when nobody listens."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(threads)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     while True:
         try:
-            run, recipe, folder = pipe.recv()
+            job = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):
             return
-        train_and_report(run, recipe, folder, pipe.send, options)
+        do(*job, pipe.send, options)

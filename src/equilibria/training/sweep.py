@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from equilibria.training.pool import Report, run_in_pool
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
@@ -29,6 +31,7 @@ class Entry:
     reason: str = ""  # why it failed
     began: float | None = None  # when, and after how many steps, for the remaining time
     began_at: int = 0
+    ended: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -52,7 +55,7 @@ class Entry:
             case "finished":
                 last = detail["measurements"][-1:] or [{}]
                 scores = {name: last[0].get(name) for name in ("score", "alignment")}
-                return replace(self, state="finished", step=self.recipe.optim.steps, **scores)
+                return replace(self, state="finished", step=self.recipe.optim.steps, ended=time.monotonic(), **scores)
             case "failed" | "stopped" | "busy":
                 return replace(self, state=report.what, reason=detail["reason"])
         return self
@@ -92,6 +95,31 @@ def sweep(
         if watch:
             watch(entries)
     return entries
+
+
+def seconds_left(entries: Sequence[Entry], at_once: int) -> float | None:
+    """Until all have ended, `at_once` at a time, if a step of a task costs what it has cost so far at that depth."""
+    now, spent, work = time.monotonic(), dict[str, float](), dict[str, float]()
+    for entry in entries:
+        if entry.began is not None and entry.step > entry.began_at:
+            kind = type(entry.recipe.task).__name__
+            spent[kind] = spent.get(kind, 0.0) + (entry.ended or now) - entry.began
+            work[kind] = work.get(kind, 0.0) + (entry.step - entry.began_at) * _depth(entry.recipe)
+    if not spent:
+        return None
+    usual = sum(spent.values()) / sum(work.values())
+    left = 0.0
+    for entry in entries:
+        if entry.state in ("waiting", "running"):
+            kind, steps = type(entry.recipe.task).__name__, entry.recipe.optim.steps - entry.step
+            rate = spent[kind] / work[kind] if kind in spent else usual
+            left += rate * steps * _depth(entry.recipe)
+    return left / max(1, at_once)
+
+
+def _depth(recipe: Recipe) -> float:
+    """A typical one, as a measure of what a step costs."""
+    return sum(recipe.depth.draw(torch.Generator().manual_seed(seed)) for seed in range(8)) / 8
 
 
 def available_cores() -> int:

@@ -1,0 +1,79 @@
+"""A study of three nets that takes seconds; `python small_study.py reproduce small` is a command line that knows it."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from matplotlib.figure import Figure
+
+from equilibria.model import EquilibriumModel
+from equilibria.studies import SCALES, STUDIES, Claim, Measure, Member, Row, Scale, Step, Study
+from equilibria.studies.base import everything, values
+from equilibria.studies.claims import difference, judge
+from equilibria.studies.drawing import figure
+from equilibria.studies.measures.profile import Profile
+from equilibria.studies.zoo import in_way
+from equilibria.training import Recipe
+
+SMOKE = SCALES["smoke"]
+
+
+@dataclass(frozen=True)
+class Slow(Measure):
+    """The number of weights, after as many seconds as the environment says, so that there is time to disturb it."""
+
+    unit: int = 1
+
+    def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
+        time.sleep(float(os.environ.get("SLOW_SECONDS", "0")))
+        return [{"weights": self.unit * sum(parameter.numel() for parameter in model.parameters())}]
+
+
+@dataclass(frozen=True)
+class Broken(Measure):
+    """Cannot be made."""
+
+    def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
+        raise RuntimeError("this cannot be measured")
+
+
+@dataclass(frozen=True)
+class Small(Study):
+    """`rate` changes one of its nets; `measures` are all made of all nets."""
+
+    name = "small"
+    figure = "Figure 0"
+    title = "A <small> study"
+    setting = "Three nets & two measures."
+    rate: float = 1e-3
+    measures: tuple[Measure, ...] = (Profile((8,), 6, 2, 6, (4,)), Slow())
+
+    def plan(self, scale: Scale) -> list[Step]:
+        base = replace(scale.strings, name="small")
+        changed = replace(base, name="small, seed 1", seed=1, optim=replace(base.optim, lr=self.rate))
+        nets = [
+            Member("unroll", base),
+            Member("unroll", changed),
+            Member("solver", in_way(replace(base, name="small, solver"), "solver")),
+        ]
+        return everything(nets, *self.measures)
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, axes = figure()
+        axes[0, 0].plot(values(rows, "alignment"))
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        aligned = [row["alignment"] for row in rows if "alignment" in row]
+        estimate = difference([1.0] * 6, 2 * aligned)
+        told = [judge("AA is below one & can be <measured>", estimate, above=0.0, paper="0.5", remark="a remark")]
+        return [*told, judge("AA is above one", estimate, below=0.0)]
+
+
+if __name__ == "__main__":
+    from equilibria.cli import main
+
+    STUDIES["small"] = Small()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,330 @@
+"""A reproduction in real processes: what is done is not done again, whatever happened in between."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from small_study import SMOKE, Broken, Slow, Small
+
+from equilibria.cli import main
+from equilibria.studies import SCALES, STUDIES, Audience, reproduce
+from equilibria.studies.measures.profile import Profile
+from equilibria.tasks import Mazes
+from equilibria.training import Recipe, Run, Trainer
+
+SCRIPT = Path(__file__).parent / "small_study.py"
+COMMAND = ["reproduce", "small", "--scale", "smoke", "--workers", "1", "--out"]
+SLOWLY = os.environ | {"SLOW_SECONDS": "10"}  # so that there is time to disturb it
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory) -> Path:
+    """A finished reproduction; tests that change it make a copy."""
+    folder = tmp_path_factory.mktemp("made")
+    finished = subprocess.run([sys.executable, SCRIPT, *COMMAND, folder], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert "3 nets trained, 6 measurements made" in finished.stdout
+    return folder
+
+
+@pytest.fixture
+def copy(made, tmp_path, monkeypatch) -> Path:
+    monkeypatch.setitem(STUDIES, "small", Small())
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_ino)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def blocks(folder: Path) -> list[dict]:
+    return json.loads((folder / "smoke" / "small" / "rows.json").read_text())["measured"]
+
+
+def without_times(measured: list[dict]) -> list[dict]:
+    return [{name: value for name, value in block.items() if name != "seconds"} for block in measured]
+
+
+class Notes(Audience):
+    def __init__(self):
+        self.notices = []
+
+    def noticed(self, sentence):
+        self.notices.append(sentence)
+
+
+class TestAgain:
+    def test_everything_is_written(self, made):
+        there = {path.name for path in (made / "smoke" / "small").iterdir()}
+        assert there == {"rows.json", "claims.json", "figure.svg", "figure.png"}
+        assert {path.name for path in (made / "smoke").iterdir()} == {
+            "nets",
+            "small",
+            "environment.json",
+            "report.html",
+        }
+
+    def test_a_second_time_does_nothing_and_says_so(self, copy, capsys):
+        before = files(copy)
+        assert main([*COMMAND, str(copy)]) == 0
+        assert "nothing to train and nothing to measure" in capsys.readouterr().out
+        assert files(copy) == before
+
+    def test_a_changed_recipe_retrains_its_net_alone(self, copy, capsys):
+        before, rows, notes = files(copy / "smoke" / "nets"), blocks(copy), Notes()
+        study = Small(rate=2e-3)
+        changed = study.plan(SMOKE)[2].member.recipe
+        outcome = reproduce([study], SMOKE, copy, workers=1, audience=notes)
+        assert outcome.trained == [changed.id]
+        assert outcome.measured == 2
+        assert "2 of its 6 measurements are of other nets" in notes.notices[0]
+        after = files(copy / "smoke" / "nets")
+        assert {name: after[name] for name in before} == before
+        same = [block for block in blocks(copy) if block["net"] != changed.id]
+        assert same == [block for block in rows if block["net"] != rows[2]["net"]]
+
+    def test_rows_of_another_version_are_measured_again(self, copy, capsys):
+        path = copy / "smoke" / "small" / "rows.json"
+        older = {"study": "small", "measured": blocks(copy)}
+        for block in older["measured"][1::2]:
+            block["measure"] = Slow(unit=2).id
+        path.write_text(json.dumps(older))
+        assert main([*COMMAND, str(copy)]) == 0
+        output = capsys.readouterr().out
+        assert "small: 3 of its 6 measurements are of other nets, or of another version of the study" in output
+        assert "0 nets trained, 3 measurements made" in output
+
+    def test_measurements_of_another_study_are_used(self, copy):
+        class Other(Small):
+            name = "other"
+
+        outcome = reproduce([Other()], SMOKE, copy, workers=1)
+        assert (outcome.trained, outcome.measured) == ([], 0)
+        assert "other" in outcome.finished
+
+
+class TestDisturbed:
+    def test_killed_in_the_middle_and_resumed(self, made, tmp_path):
+        shutil.copytree(made / "smoke" / "nets", tmp_path / "smoke" / "nets")
+        command = [sys.executable, SCRIPT, *COMMAND, tmp_path]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=SLOWLY)
+        until((tmp_path / "smoke" / "small" / "rows.json").exists)
+        process.kill()
+        process.communicate()
+        assert 0 < len(blocks(tmp_path)) < 6
+        left = tmp_path / "smoke" / "small" / f".rows.json.{process.pid}.part"
+        left.write_text('{"study"')
+        again = subprocess.run(command, capture_output=True, text=True)
+        assert again.returncode == 0, again.stdout
+        assert "0 nets trained" in again.stdout
+        assert not left.exists()
+        assert without_times(blocks(tmp_path)) == without_times(blocks(made))
+        for name in ("claims.json", "figure.svg", "figure.png"):
+            assert (tmp_path / "smoke/small" / name).read_bytes() == (made / "smoke/small" / name).read_bytes()
+
+    def test_control_c_saves_and_the_same_command_goes_on(self, made, tmp_path):
+        shutil.copytree(made / "smoke" / "nets", tmp_path / "smoke" / "nets")
+        command = [sys.executable, SCRIPT, *COMMAND, tmp_path]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=SLOWLY)
+        until((tmp_path / "smoke" / "small" / "rows.json").exists)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "the same command goes on" in output
+        assert "Traceback" not in output
+        known = without_times(blocks(tmp_path))
+        assert 0 < len(known) < 6
+        assert known == without_times(blocks(made))[: len(known)]
+
+    def test_a_measurement_that_fails_takes_no_other_with_it(self, copy):
+        class Bad(Small):
+            name = "bad"
+
+        studies = [Bad(measures=(Broken(), *Small().measures)), Small()]
+        outcome = reproduce(studies, SMOKE, copy, workers=1)
+        assert list(outcome.finished) == ["small"]
+        reason = "3 of its measurements failed (Broken of small: RuntimeError: this cannot be measured"
+        assert outcome.failed["bad"].startswith(reason)
+
+    def test_a_figure_that_cannot_be_drawn_keeps_no_other_from_it(self, copy):
+        class Undrawn(Small):
+            name = "undrawn"
+
+            def draw(self, rows):
+                raise KeyError("colour")
+
+        outcome = reproduce([Undrawn(), Small()], SMOKE, copy, workers=1)
+        assert list(outcome.finished) == ["small"]
+        assert "KeyError: 'colour' (test_reproduce.py, line" in outcome.failed["undrawn"]
+
+    def test_damaged_rows(self, copy, capsys):
+        path = copy / "smoke" / "small" / "rows.json"
+        path.write_text(path.read_text()[:100])
+        assert main([*COMMAND, str(copy)]) == 1
+        output = " ".join(capsys.readouterr().out.split())
+        assert f"{path} cannot be read" in output
+        assert "remove it, and it is measured again" in output
+
+
+def until(there) -> None:
+    deadline = time.monotonic() + 300
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class TestCheck:
+    def test_fresh_results_pass(self, copy, capsys):
+        before = files(copy)
+        assert main([*COMMAND, str(copy), "--check", "--sample", "4"]) == 0
+        assert "4 of 6 measurements made again: all numbers are as recorded" in capsys.readouterr().out
+        assert files(copy) == before, "a check writes nothing"
+
+    def test_what_was_tampered_with_is_told(self, copy, capsys):
+        folder = copy / "smoke" / "small"
+        rows = json.loads((folder / "rows.json").read_text())
+        measured = rows["measured"]
+        measured[0]["rows"][0]["alignment"] += 0.2
+        del measured[1]
+        (folder / "rows.json").write_text(json.dumps(rows))
+        claims = json.loads((folder / "claims.json").read_text())
+        claims[0]["verdict"] = "does not hold"
+        del claims[1]
+        (folder / "claims.json").write_text(json.dumps(claims))
+        nets = [step.member.recipe.id for step in Small().plan(SMOKE)]
+        shutil.copy(copy / "smoke/nets" / nets[0] / "model.safetensors", copy / "smoke/nets" / nets[2])
+        shutil.rmtree(copy / "smoke" / "nets" / nets[4])
+        assert main([*COMMAND, str(copy), "--check", "--json"]) == 1
+        told = json.loads(capsys.readouterr().out)
+        assert not told["passed"]
+        for words in (
+            f"the net small, solver \\({nets[4]}\\) is not there",
+            "Slow of small: no rows; `equilibria reproduce small` measures them",
+            r"Profile of small \(\w+\): difficulty 8, .*: alignment is [\d.]+ and was [\d.]+ \(allowed: 0.0",
+            "Profile of small, seed 1 .*: DamagedFile: .* is damaged",
+        ):
+            assert any(re.match(words, sentence) for sentence in told["wrong"]["small"]), (words, told)
+
+    def test_claims_must_follow_from_rows(self, copy, capsys):
+        path = copy / "smoke" / "small" / "claims.json"
+        claims = json.loads(path.read_text())
+        claims[0]["verdict"] = "does not hold"
+        claims[1]["statement"] = "something else"
+        path.write_text(json.dumps(claims))
+        assert main([*COMMAND, str(copy), "--check", "--sample", "1"]) == 1
+        output = " ".join(capsys.readouterr().out.split())
+        assert "by its rows it holds" in output
+        assert "claim 'AA is above one' is not in claims.json" in output
+        assert "claim 'something else' is none of this study" in output
+        assert "3 differences" in output
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.links, self.ids, self.words = [], [], set(), ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.links += [found[name] for name in ("href", "src") if name in found]
+        self.ids.add(found.get("id"))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += f" {data}"
+
+
+def test_the_report_is_whole_and_on_its_own(made):
+    text = (made / "smoke" / "report.html").read_text()
+    page = Page(text)
+    assert not page.open
+    assert not re.search(r"https?:|url\(|@import|<script", text)
+    for link in page.links:
+        if link.startswith("#"):
+            assert link[1:] in page.ids
+        elif not link.startswith("data:image/"):
+            assert (made / "smoke" / link).exists(), link
+    assert sum(link.startswith("data:image/") for link in page.links) == 1
+    words = " ".join(page.words.split())
+    for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text()):
+        for part in ("statement", "verdict", "measured", "paper", "remark"):
+            assert claim[part] in words
+    for fact in ("A <small> study", "Three nets & two measures.", "Of 2 claims in 1 of", "small, solver", "numpy"):
+        assert fact in words
+    assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["corelation"], "there is no study 'corelation'; did you mean correlation? There are: correlation"),
+        (["zzz"], "there is no study 'zzz'; choose one of"),
+        (
+            ["--all", "--scale", "laptp"],
+            "there is no scale 'laptp'; did you mean laptop? There are: smoke, laptop, paper",
+        ),
+        ([], "name the studies, or give --all; there are: correlation"),
+        (["correlation", "--all"], "--all means every study"),
+        (["correlation", "--sample", "3"], "--sample is about --check"),
+        (["correlation", "--workers", "-1"], "--workers must be >= 0"),
+        (["correlation", "--gpus", "1"], "add --on ray"),
+    ],
+)
+def test_mistakes_are_told(words, message, tmp_path, capsys):
+    assert main(["reproduce", *words, "--out", str(tmp_path / "results")]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_list(copy, capsys):
+    assert main(["reproduce", "--list", "--scale", "smoke", "--out", str(copy), "--json"]) == 0
+    (row,) = [row for row in json.loads(capsys.readouterr().out) if row["study"] == "small"]
+    assert row["nets"] == "3/3"
+    assert row["claims"] == "1 holds, 1 does not hold"
+
+
+def _kind(recipe: Recipe) -> tuple:
+    parts = (recipe.task, recipe.solver, recipe.gradient, recipe.start, *recipe.extras)
+    return (recipe.net, recipe.pretraining is None, *(type(part) for part in parts))
+
+
+def test_every_kind_of_net_of_the_paper_takes_a_training_step():
+    """Of two examples, and mazes of 5x5; nets with a pretraining take a step of what comes after it too."""
+    scale = SCALES["paper"]
+    recipes = [step.member.recipe for study in STUDIES.values() for step in study.plan(scale)]
+    kinds = {_kind(recipe): recipe for recipe in recipes}
+    for recipe in kinds.values():
+        assert Recipe.from_json(recipe.to_json()) == recipe
+        task = replace(recipe.task, train_difficulties=(5,)) if isinstance(recipe.task, Mazes) else recipe.task
+        small = replace(recipe, task=task, optim=replace(recipe.optim, batch=2), pool=0)
+        for one in {small.id: small, (after := replace(small, pretraining=None)).id: after}.values():
+            assert Trainer(one).step().step == 1
+
+
+def test_a_profile_is_what_it_was(made):
+    """Measured again here, in one process, a net gives the rows that a worker wrote."""
+    study = Small()
+    measure = study.measures[0]
+    assert isinstance(measure, Profile)
+    recorded = next(block for block in blocks(made) if block["measure"] == measure.id)
+    run = Run(made / "smoke" / "nets" / recorded["net"])
+    assert measure.rows(run.model(), run.recipe) == recorded["rows"]

@@ -1,0 +1,31 @@
+"""The studies that are shipped: claims that follow from their rows, and rows that follow from their nets."""
+
+from pathlib import Path
+
+from equilibria.studies import SCALES, STUDIES
+from equilibria.studies.check import check
+from equilibria.studies.report import report
+from equilibria.studies.store import Store
+
+RESULTS = Path(__file__).parent.parent / "results"
+LAPTOP = SCALES["laptop"]
+SAMPLE = 6  # measurements; `make check-results` makes all of them
+
+
+def finished() -> list:
+    store = Store(RESULTS / LAPTOP.name)
+    found = [study for study in STUDIES.values() if store.claims(study)]
+    assert found, f"no finished study in {store.folder}; run `equilibria reproduce --all`"
+    return found
+
+
+def test_a_sample_of_the_rows_is_what_the_nets_give():
+    checked = check(finished(), LAPTOP, RESULTS, sample=SAMPLE, workers=1)
+    assert checked.passed, checked.wrong
+    assert checked.measured == SAMPLE
+
+
+def test_the_report_is_that_of_these_studies():
+    finished()
+    store = Store(RESULTS / LAPTOP.name)
+    assert (store.folder / "report.html").read_text() == report(store, LAPTOP, [*STUDIES.values()])
