@@ -11,6 +11,7 @@ from equilibria.studies.measures.profile import Profile, best_steps, instances, 
 from equilibria.studies.measures.solvers import TwoSolvers
 from equilibria.studies.measures.stress import Stress
 from equilibria.studies.store import Block, labelled
+from equilibria.studies.vectors import ErrorByAlignment
 from equilibria.studies.zoo import MAZE_CATEGORIES, maze_net
 from equilibria.tasks import PrefixSum
 
@@ -105,6 +106,7 @@ def test_solvers_that_end_in_other_places_with_the_same_answers():
 @pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
 def test_error_falls_with_alignment(name):
     study = STUDIES[name]
+    assert isinstance(study, ErrorByAlignment)
 
     def rows(sign):
         return [

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from equilibria.solution import Status
 from equilibria.studies import SCALES, STUDIES
-from equilibria.studies.reproduce import measure_block
+from equilibria.studies.measuring import measure_block
 from equilibria.studies.store import labelled
 from equilibria.studies.zoo import free_string_net, string_members
 from equilibria.training import train

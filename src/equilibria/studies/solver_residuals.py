@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from equilibria.diagnostics import Estimate
 from equilibria.studies.base import Row, Step, Study, everything, pick, values
 from equilibria.studies.claims import Claim, difference, judge, mean, share
 from equilibria.studies.drawing import COLOURS, figure
@@ -58,7 +59,7 @@ class SolverResiduals(Study):
         found = [
             judge(
                 "both solvers are as accurate",
-                same._replace(value=abs(same.value), low=0.0, high=max(abs(same.low), abs(same.high))),
+                _size(same),
                 below=0.01,
                 what="accuracies differ by {}",
                 paper="99.98 and 99.97 %",
@@ -86,6 +87,13 @@ class SolverResiduals(Study):
                 )
             )
         return found
+
+
+def _size(signed: Estimate) -> Estimate:
+    """Of a difference, whatever its sign."""
+    ends = abs(signed.low), abs(signed.high)
+    least = min(ends) if signed.low * signed.high > 0 else 0.0
+    return Estimate(abs(signed.value), least, max(ends), signed.examples)
 
 
 def values_of(numbers: Sequence[float | None]) -> np.ndarray:
