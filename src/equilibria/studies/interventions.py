@@ -50,11 +50,11 @@ class Interventions(Study):
         ]
         found.append(
             judge(
-                "baseline and interventions lie on one trend: accuracy rises with path independence over all of them",
+                "over baseline and interventions together, accuracy rises strongly with path independence",
                 rank_correlation(values(nets, "alignment"), values(nets, "partial_score")),
                 above=STRONG,
                 what="rank correlation {} over nets",
-                paper="the same trend line",
+                paper="the penalised nets lie on the same trend line",
             )
         )
         return found
