@@ -10,8 +10,10 @@ import torch
 from problems import rng
 from small_run import RECIPE
 from torch import nn
+from torch.autograd.functional import jacobian
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from equilibria import EquilibriumModel
+from equilibria import Budget, EquilibriumModel
 from equilibria.cli import main
 from equilibria.diagnostics import diagnose, from_function
 from equilibria.diagnostics.report import FORMAT
@@ -73,8 +75,15 @@ class TestWhateverIsGiven:
             tokens = z.unflatten(1, (1, 3, 2))
             return 0.5 * nn.functional.scaled_dot_product_attention(tokens, tokens, tokens).flatten(1) + x
 
-        report = diagnose(Looped(attend), inputs(), **QUICK)
-        assert report.contraction is not None
+        model, few = Looped(attend), inputs(8)  # as many as the rate is measured on
+        report = diagnose(model, few, **QUICK)
+        limits = from_function(attend, init=model.init, readout=model.readout).equilibrium(few, budget=Budget(64)).z
+        with sdpa_kernel(SDPBackend.MATH):
+            at_limits = [jacobian(lambda z, i=i: attend(z[None], few[i : i + 1])[0], z) for i, z in enumerate(limits)]
+        radii = torch.stack([torch.linalg.eigvals(J).abs().max() for J in at_limits])
+        stretches = torch.linalg.matrix_norm(torch.stack(at_limits), 2)
+        assert report.contraction == pytest.approx(radii.median().item(), rel=1e-3)
+        assert report.largest_stretch == pytest.approx(stretches.median().item(), rel=1e-3)
         assert report.notes == []
 
     def test_the_mode_of_every_part_is_left_as_it_was(self):
