@@ -107,6 +107,10 @@ class AnswerWatch:
         self._answer[changed] = prediction[changed]  # compared with since then, so that slow changes count as well
         self._changed[changed] = self._step
 
+    def changed_within(self, steps: Tensor) -> Tensor:
+        """Which answers changed in so many of the last steps, (batch,): (batch,) bool."""
+        return self._changed > self._step - steps
+
     def last_change(self) -> int:
         """The step after which nearly all answers stayed as they were."""
         ordered = self._changed.sort().values
