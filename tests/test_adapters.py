@@ -264,11 +264,23 @@ def same(x):
         (lambda z, x: z, lambda x: x[:1], same, ValueError, "1 states for 3 inputs"),
         (lambda z, x: z, lambda x: x.long(), same, TypeError, "floating-point tensor .* torch.int64"),
         (lambda z, x: z, same, lambda z: z.mean(), TypeError, "a row for each of 3 inputs"),
+        (lambda z, x: z, same, lambda z: z.argmax(1), TypeError, "torch.int64; return the scores of classes"),
+        (lambda z, x: z, same, lambda z: z > 0, TypeError, "torch.bool; return the scores"),
+        (lambda z, x: z, same, lambda z: z[:, :0], TypeError, r"\(3, 0\) of torch.float32"),
+        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "alone than in a batch of 3.*use x"),
+        (lambda z, x: z + x.mean(0), same, same, ValueError, "alone than in a batch of 3"),
+        (lambda z, x: z.view(3, 4) + x, same, same, TypeError, "fails for fewer samples than 3"),
     ],
 )
 def test_what_cannot_be_iterated_is_told(step, init, readout, error, words):
     with pytest.raises(error, match=words):
         check_model(from_function(step, init=init, readout=readout), inputs(3, 4))
+
+
+def test_chance_is_no_company():
+    """A step that is random for its own reasons is not taken for one that looks at other samples."""
+    noisy = from_function(lambda z, x: 0.5 * z + torch.rand_like(z), init=same, readout=same)
+    assert check_model(noisy, inputs(3, 4)).shape == (3, 4)
 
 
 def test_layers_that_mix_or_gamble_must_be_in_eval_mode():

@@ -147,6 +147,10 @@ class TestVerdicts:
         assert verdict().path_independent is True
         assert verdict(cosine=0.2, distance=0.9, same_answer=0.5).path_independent is False
         assert "from an attack: AA 0.200" in verdict(cosine=0.2, distance=0.9, same_answer=0.5).sentences[1]
+        far = replace(same, cosine=0.2, distance=0.9, same_answer=0.5, residual=1e-4)
+        for rate, independent in ((0.9999, None), (3.0, False)):  # what stretches will not bring them together
+            slow = judge({Regime.FIXED_POINT: 24}, [far], curve, sensitivity=1.0, contraction=rate)
+            assert slow.path_independent is independent
         nothing = dict.fromkeys(("cosine", "centred", "same_answer", "distance", "residual"), math.nan)
         assert verdict(**nothing, diverged=72).path_independent is False
         assert verdict(**nothing).path_independent is False
@@ -216,7 +220,8 @@ class TestAnswersAlongACycle:
         assert "the score is best, 1, after 1 steps and 0 after 64" in report.verdict.sentences[2]
 
     def test_a_few_examples_are_enough(self):
-        report = diagnose(self.flips(lambda x: (x == x.max()).any(1, keepdim=True)), inputs(), **QUICK)
+        largest = inputs().max()
+        report = diagnose(self.flips(lambda x: (x == largest).any(1, keepdim=True)), inputs(), **QUICK)
         assert report.regimes == {"fixed point": 23, "cycle": 1}
         assert report.curve.along_cycles == pytest.approx(1 / 24)
         assert (report.verdict.behaviour, report.verdict.more_steps) == ("settles", "will not help")

@@ -94,7 +94,7 @@ def _lowest(row: AlignmentRow) -> float:
 
 def _on_its_way(row: AlignmentRow, rate: float | None) -> bool:
     """Whether ends may be apart only because a slow contraction has not brought them together yet."""
-    if rate is None or not row.residual < SLOW:
+    if rate is None or rate > 1 + UNSURE or not row.residual < SLOW:  # what stretches never will
         return False
     return row.distance <= MARGIN * row.residual / max(1 - rate, UNSURE)
 
