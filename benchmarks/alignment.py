@@ -7,13 +7,10 @@ Figure 4, with Anderson. The loop takes all steps with the whole batch: nothing 
 to pay for. One thread; ratios inside one run.
 """
 
-import argparse
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from harness import best_times
+from harness import Line, arguments, best_times, report
 from torch.nn.functional import cosine_similarity
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard, Solver
@@ -22,13 +19,6 @@ from equilibria.training import Run
 
 NET = Path(__file__).parent.parent / "results/prefix_sum/fast/seed-1"
 STRINGS, BITS, OTHERS, STEPS, TOL = 300, 64, 10, 512, 1e-4
-
-
-@dataclass(frozen=True)
-class Line:
-    what: str
-    value: float
-    unit: str
 
 
 def by_hand(model: EquilibriumModel, x: torch.Tensor, steps: int) -> torch.Tensor:
@@ -60,8 +50,8 @@ def lines(rounds: int):
     solvers = {"Picard": Picard(), "Anderson": Anderson()}
     found = {name: ours(model, x, solver, STEPS) for name, solver in solvers.items()}
     for name, alignment in found.items():
-        yield Line(f"{name}: AA", alignment.interval().value, "")
-        yield Line(f"{name}: steps of a usual solve, mean", alignment.usual.steps.double().mean().item(), "")
+        yield Line(f"{name}: AA", alignment.interval().value)
+        yield Line(f"{name}: steps of a usual solve, mean", alignment.usual.steps.double().mean().item())
     contestants = {name: lambda solver=solver: ours(model, x, solver, STEPS) for name, solver in solvers.items()}
     seconds = best_times({"loop": lambda: by_hand(model, x, STEPS), **contestants}, rounds=rounds, warmup=0)
     for name, value in seconds.items():
@@ -71,17 +61,11 @@ def lines(rounds: int):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="also write the lines as JSON")
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=2, help="of each contestant; the best counts")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = []
-    for line in lines(options.rounds):
-        found.append(asdict(line))
-        print(f"{line.what:<45} {line.value:9.4g} {line.unit}", flush=True)
-    if options.json:
-        Path(options.json).write_text(json.dumps({"torch": torch.__version__, "lines": found}, indent=1) + "\n")
+    report(lines(options.rounds), options.json)
 
 
 if __name__ == "__main__":

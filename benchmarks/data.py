@@ -7,13 +7,10 @@ Both carve depth-first mazes, choose two cells, find the path and draw the pictu
 as it is made to be used, ours a batch at a time.
 """
 
-import argparse
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
-from harness import median_ratio
+from harness import arguments, median_ratio, write
 from maze_dataset import SolvedMaze  # pyright: ignore[reportMissingImports]
 from maze_dataset.generation import LatticeMazeGenerators  # pyright: ignore[reportMissingImports]
 
@@ -39,9 +36,7 @@ def ours(size: int, count: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="also write the lines as JSON")
-    options = parser.parse_args()
+    options = arguments(__doc__).parse_args()
     torch.set_num_threads(1)
     lines = []
     for size, few, many in ((9, 100, 5000), (59, 10, 1000)):
@@ -51,8 +46,7 @@ def main() -> None:
             f"{lines[-1]['what']:<50} {ratio:8.1f}  >= {TARGET:.0f}  {'met' if ratio >= TARGET else 'NOT MET'}",
             flush=True,
         )
-    if options.json:
-        Path(options.json).write_text(json.dumps({"torch": torch.__version__, "lines": lines}, indent=1) + "\n")
+    write(options.json, lines=lines)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,45 @@
 """Timing that survives a noisy machine: contestants take turns, and only ratios inside one run are reported."""
 
+import argparse
+import json
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number that was measured."""
+
+    what: str
+    value: float
+    unit: str = ""
+
+
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """What every benchmark understands."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", help="also write what was found as JSON")
+    return parser
+
+
+def report(lines: Iterable[Line], file: str | None) -> None:
+    """Print lines as they are measured, and write them if there is a file for them."""
+    found = []
+    for line in lines:
+        found.append(asdict(line))
+        print(f"{line.what:<55} {line.value:9.4g} {line.unit}", flush=True)
+    write(file, lines=found)
+
+
+def write(file: str | None, **found: object) -> None:
+    """As JSON, if there is a file for it."""
+    if file:
+        Path(file).write_text(json.dumps({"torch": torch.__version__, **found}, indent=1) + "\n")
 
 
 def best_times(contestants: Mapping[str, Callable[[], object]], *, rounds: int, warmup: int = 1) -> dict[str, float]:

@@ -6,14 +6,13 @@
 in a pool of two. Needs two cores that have nothing else to do.
 """
 
-import argparse
-import json
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from harness import arguments, write
 
 from equilibria.training import RECIPES, Fixed, grid, sweep, train
 
@@ -48,9 +47,7 @@ def pooled(workers: int):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="also write the numbers as JSON")
-    options = parser.parse_args()
+    options = arguments(__doc__).parse_args()
     torch.set_num_threads(1)
     train(replace(recipes()[0], seed=RUNS), tempfile.mkdtemp())  # warms up
     alone, one, two = seconds(one_after_another), seconds(pooled(1)), seconds(pooled(2))
@@ -62,8 +59,7 @@ def main() -> None:
     }
     for what, value in found.items():
         print(f"{what:<40} {value:9.3f}")
-    if options.json:
-        Path(options.json).write_text(json.dumps({"torch": torch.__version__, "runs": RUNS, **found}, indent=1) + "\n")
+    write(options.json, runs=RUNS, **found)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,13 @@ The loop by hand is what a user would write for the same step without this libra
 cross entropy, backward, clip, Adam. One thread; ratios inside one run.
 """
 
-import argparse
-import json
 import tempfile
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from harness import median_ratio
+from harness import Line, arguments, median_ratio, report
 
 from equilibria.training import RECIPES, Fixed, Machine, Recipe, Run, Trainer, Zeros
 from equilibria.training.runs import Saved
@@ -23,13 +21,6 @@ STEPS = 10
 OPTIONS = {"bfloat16": Machine(device="cpu", precision="bfloat16")}
 if Machine.can_compile():
     OPTIONS["compile"] = Machine(device="cpu", compile=True)
-
-
-@dataclass(frozen=True)
-class Line:
-    what: str
-    value: float
-    unit: str
 
 
 def fixed(recipe: Recipe, depth: int = 16) -> Recipe:
@@ -114,16 +105,9 @@ def lines():
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="also write the lines as JSON")
-    options = parser.parse_args()
+    options = arguments(__doc__).parse_args()
     torch.set_num_threads(1)
-    found = []
-    for line in lines():
-        found.append(asdict(line))
-        print(f"{line.what:<55} {line.value:9.3f} {line.unit}", flush=True)
-    if options.json:
-        Path(options.json).write_text(json.dumps({"torch": torch.__version__, "lines": found}, indent=1) + "\n")
+    report(lines(), options.json)
 
 
 if __name__ == "__main__":

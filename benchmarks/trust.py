@@ -7,13 +7,12 @@ the net is right now and then, so that the length does not give the answer away.
 on one half of the answers, for at most so many errors among those accepted, and count on the other. One thread.
 """
 
-import argparse
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from harness import arguments, write
 from torch import Tensor
 
 import equilibria
@@ -68,11 +67,10 @@ def lines(parts: dict[int, dict[str, Tensor]]):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--run", default=RUN, type=Path, help="the folder of a trained net")
     parser.add_argument("--steps", default=100, type=int, help="cell evaluations for every answer")
     parser.add_argument("--examples", default=60, type=int, help="strings of each length")
-    parser.add_argument("--json", metavar="FILE", help="also write the lines as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)
     model, budget = equilibria.load(options.run), Budget(options.steps)
@@ -82,10 +80,8 @@ def main() -> None:
         found.append(asdict(line))
         interval = "" if math.isnan(line.low) else f"   [{line.low:.3f}, {line.high:.3f}]"
         print(f"{line.what:<45} {line.value:9.3f}{interval}", flush=True)
-    if options.json:
-        found = [{key: value for key, value in line.items() if value == value} for line in found]  # JSON has no NaN
-        settings = {"steps": options.steps, "examples": options.examples, "torch": torch.__version__}
-        Path(options.json).write_text(json.dumps({**settings, "lines": found}, indent=1) + "\n")
+    found = [{key: value for key, value in line.items() if value == value} for line in found]  # JSON has no NaN
+    write(options.json, steps=options.steps, examples=options.examples, lines=found)
 
 
 if __name__ == "__main__":

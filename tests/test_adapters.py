@@ -71,10 +71,13 @@ class Deq(nn.Module):
     def forward(self, x):
         self.encoded += 1
         u = self.encode(x)
-        # Rows converge at very different speeds, so that some leave the batch early.
-        pace = (7 * x[:, :1]).floor() / 6
-        out, _ = self.deq(lambda z: torch.tanh(0.9 * pace * z + 0.05 * self.mix(z) + u), torch.zeros_like(u))
+        out, _ = self.deq(lambda z: self.step(z, x, u), torch.zeros_like(u))
         return self.head(out[-1])
+
+    def step(self, z, x, u):
+        """Rows converge at very different speeds, so that some leave the batch early."""
+        pace = (7 * x[:, :1]).floor() / 6
+        return torch.tanh(0.9 * pace * z + 0.05 * self.mix(z) + u)
 
 
 def inputs(*shape):
@@ -219,10 +222,14 @@ def test_a_torchdeq_model_forgets_when_its_weights_change():
 
 def test_gradients_reach_a_torchdeq_model():
     module = Deq()
-    prediction, _ = from_torchdeq(module, readout=module.head)(inputs(21, 3), budget=Budget(5))
-    prediction.sum().backward()
-    assert module.encode.weight.grad is not None
-    assert module.encode.weight.grad.abs().max() > 0
+    x, weights = inputs(21, 3), list(module.parameters())
+    prediction, _ = from_torchdeq(module, readout=module.head)(x, budget=Budget(5))
+    found = torch.autograd.grad(prediction.sum(), weights)
+    u = module.encode(x)
+    z = torch.zeros_like(u)
+    for _ in range(5):
+        z = module.step(z, x, u)
+    torch.testing.assert_close(found, torch.autograd.grad(module.head(z).sum(), weights))
 
 
 def test_a_torchdeq_model_that_cannot_be_taken():
@@ -257,11 +264,23 @@ def same(x):
         (lambda z, x: z, lambda x: x[:1], same, ValueError, "1 states for 3 inputs"),
         (lambda z, x: z, lambda x: x.long(), same, TypeError, "floating-point tensor .* torch.int64"),
         (lambda z, x: z, same, lambda z: z.mean(), TypeError, "a row for each of 3 inputs"),
+        (lambda z, x: z, same, lambda z: z.argmax(1), TypeError, "torch.int64; return the scores of classes"),
+        (lambda z, x: z, same, lambda z: z > 0, TypeError, "torch.bool; return the scores"),
+        (lambda z, x: z, same, lambda z: z[:, :0], TypeError, r"\(3, 0\) of torch.float32"),
+        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "alone than in a batch of 3.*use x"),
+        (lambda z, x: z + x.mean(0), same, same, ValueError, "alone than in a batch of 3"),
+        (lambda z, x: z.view(3, 4) + x, same, same, TypeError, "fails for fewer samples than 3"),
     ],
 )
 def test_what_cannot_be_iterated_is_told(step, init, readout, error, words):
     with pytest.raises(error, match=words):
         check_model(from_function(step, init=init, readout=readout), inputs(3, 4))
+
+
+def test_chance_is_no_company():
+    """A step that is random for its own reasons is not taken for one that looks at other samples."""
+    noisy = from_function(lambda z, x: 0.5 * z + torch.rand_like(z), init=same, readout=same)
+    assert check_model(noisy, inputs(3, 4)).shape == (3, 4)
 
 
 def test_layers_that_mix_or_gamble_must_be_in_eval_mode():

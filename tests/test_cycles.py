@@ -84,3 +84,20 @@ def test_a_small_cycle_on_a_large_state_is_found():
     assert solution.status.item() == Status.CYCLING
     assert solution.period.item() == 2
     assert solution.steps.item() < 200
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("period", range(2, 8))
+@pytest.mark.parametrize("steps", range(64, 71))
+def test_a_cycle_may_pass_by_zero(period, steps, dtype):
+    """Every `period` steps the state is zero up to rounding, so that its size says nothing of the orbit's."""
+    turn = torch.tensor(2 * math.pi / period, dtype=dtype)
+    c, s = torch.cos(turn), torch.sin(turn)
+    centre = torch.randn(20, 2, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+    def f(z: Tensor, centre: Tensor) -> Tensor:
+        a, b = (z - centre).unbind(1)
+        return centre + torch.stack((c * a - s * b, s * a + c * b), 1)
+
+    solution = solve(f, torch.zeros_like(centre), centre, solver=Picard(), budget=Budget(steps))
+    assert solution.period.tolist() == [period] * 20

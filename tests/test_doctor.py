@@ -10,8 +10,10 @@ import torch
 from problems import rng
 from small_run import RECIPE
 from torch import nn
+from torch.autograd.functional import jacobian
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from equilibria import EquilibriumModel
+from equilibria import Budget, EquilibriumModel
 from equilibria.cli import main
 from equilibria.diagnostics import diagnose, from_function
 from equilibria.diagnostics.report import FORMAT
@@ -56,6 +58,13 @@ class TestWhateverIsGiven:
             assert report.verdict.behaviour == "settles"
             json.loads(report.to_json())
 
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+    def test_every_precision(self, dtype):
+        """A half-precision contraction rests at one of several neighbours, which are the same answer."""
+        for x in (inputs().to(dtype), inputs()[:, 0].to(dtype)):
+            verdict = diagnose(CONTRACTION, x, **QUICK).verdict
+            assert (verdict.behaviour, verdict.path_independent) == ("settles", True)
+
     def test_equal_inputs_have_no_sensitivity(self, tmp_path):
         report = diagnose(CONTRACTION, torch.ones(4, N), **QUICK)
         assert report.sensitivity is None
@@ -73,8 +82,15 @@ class TestWhateverIsGiven:
             tokens = z.unflatten(1, (1, 3, 2))
             return 0.5 * nn.functional.scaled_dot_product_attention(tokens, tokens, tokens).flatten(1) + x
 
-        report = diagnose(Looped(attend), inputs(), **QUICK)
-        assert report.contraction is not None
+        model, few = Looped(attend), inputs(8)  # as many as the rate is measured on
+        report = diagnose(model, few, **QUICK)
+        limits = from_function(attend, init=model.init, readout=model.readout).equilibrium(few, budget=Budget(64)).z
+        with sdpa_kernel(SDPBackend.MATH):
+            at_limits = [jacobian(lambda z, i=i: attend(z[None], few[i : i + 1])[0], z) for i, z in enumerate(limits)]
+        radii = torch.stack([torch.linalg.eigvals(J).abs().max() for J in at_limits])
+        stretches = torch.linalg.matrix_norm(torch.stack(at_limits), 2)
+        assert report.contraction == pytest.approx(radii.median().item(), rel=1e-3)
+        assert report.largest_stretch == pytest.approx(stretches.median().item(), rel=1e-3)
         assert report.notes == []
 
     def test_the_mode_of_every_part_is_left_as_it_was(self):
@@ -166,6 +182,18 @@ class TestMisuse:
         with pytest.raises(ValueError, match="24 inputs and 5 targets"):
             diagnose(CONTRACTION, inputs(), torch.zeros(5))
 
+    def test_what_is_not_a_tensor(self):
+        with pytest.raises(TypeError, match=r"inputs must be a tensor \(batch, \.\.\.\), got a list"):
+            diagnose(CONTRACTION, [[1.0, 2.0], [3.0, 4.0]])  # pyright: ignore[reportArgumentType]
+        with pytest.raises(TypeError, match=r"inputs must be .* got \(\) of torch.float32"):
+            diagnose(CONTRACTION, torch.tensor(3.0))
+        with pytest.raises(TypeError, match="targets must be a tensor, got a list"):
+            diagnose(CONTRACTION, inputs(), [1] * 24)  # pyright: ignore[reportArgumentType]
+
+    def test_a_seed_that_is_none(self):
+        with pytest.raises(ValueError, match=r"seed must be a whole number >= 0, got 1\.5"):
+            diagnose(CONTRACTION, inputs(), seed=1.5)  # pyright: ignore[reportArgumentType]
+
     def test_a_model_without_a_method(self):
         class Half:
             def init(self, x):
@@ -227,10 +255,14 @@ class TestCommand:
             ("my_looped_model:listed", "must be tensors, got list"),
             ("my_looped_model:module", "is a model without inputs"),
             ("my_looped_model:mine", "is a model without inputs"),
+            (":case", "neither the folder of a run nor module:object"),
+            ("my_looped_model:", "neither the folder of a run nor module:object"),
             ("no_such_folder", "neither the folder of a run nor module:object"),
         ):
             assert main(["diagnose", words]) != 0
             assert message in capsys.readouterr().err
+        assert main(["diagnose", "my_looped_model:case", "--html", str(tmp_path)]) != 0
+        assert "is a folder; name a file in it" in capsys.readouterr().err
         assert main(["diagnose", "my_looped_model:case", "--difficulty", "3"]) != 0
         assert "--difficulty is for runs" in capsys.readouterr().err
         assert main(["diagnose", "my_looped_model:without_targets", "--json", "--steps", "20", "--no-attack"]) == 0

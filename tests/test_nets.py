@@ -97,8 +97,10 @@ def test_every_option_of_the_convolutional_net(norm, injection, weight_norm):
     assert one.shape == (2, 2, 24, 24)
     convs = [m for m in model.cell.modules() if isinstance(m, nn.Conv2d)]
     assert all(parametrize.is_parametrized(conv) for conv in convs) == weight_norm
-    kinds = {"none": nn.Identity, "group": nn.GroupNorm, "channel": ChannelNorm, "layer": nn.GroupNorm}
-    assert any(isinstance(m, kinds[norm]) for m in model.cell.modules())
+    norms = [m for m in model.cell.modules() if isinstance(m, (nn.GroupNorm, ChannelNorm))]
+    each = 0 if norm == "none" else 3 if injection == "add" else 4  # a cell has three, each of two blocks two
+    kind = {"none": "", "group": "GroupNorm(8, 8", "channel": "ChannelNorm(", "layer": "GroupNorm(1, 8"}[norm]
+    assert [repr(m).startswith(kind) for m in norms] == [True] * each
 
 
 def test_without_injection_the_cell_never_sees_the_input_again():

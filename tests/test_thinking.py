@@ -146,13 +146,17 @@ def test_there_is_a_thought_however_short_the_time():
 
 
 def test_the_others_agree_when_starts_do_not_matter():
+    """The first solves by hand: the mean cosine to three solves from the same noise."""
     problem = affine(batch=6, n=8)
     thoughts = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1, others=3, rng=rng()))
-    first, last = thoughts[0].alignment, thoughts[-1].alignment
-    assert first is not None
-    assert last is not None
-    assert (first < 0.99).all()
-    torch.testing.assert_close(last, torch.ones(6, dtype=torch.float64), rtol=0, atol=1e-8)
+    noise = torch.randn(18, 8, generator=rng(), dtype=torch.float64)
+    z, beside = torch.zeros(6, 8, dtype=torch.float64), list(noise.split(6))
+    for thought in thoughts[:5]:
+        z, beside = problem(z, problem.u), [problem(other, problem.u) for other in beside]
+        expected = torch.stack([torch.cosine_similarity(z, other) for other in beside]).mean(0)
+        torch.testing.assert_close(thought.alignment, expected)
+        assert thought.step > 1 or expected.min() < 0.9
+    torch.testing.assert_close(thoughts[-1].alignment, torch.ones(6, dtype=torch.float64), rtol=0, atol=1e-8)
     alone = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1))[-1]
     assert torch.equal(alone.z, thoughts[-1].z)  # company changes nothing
 
@@ -161,8 +165,10 @@ def test_the_others_disagree_when_starts_matter():
     stays = model_of(lambda z, x: z, init=lambda x: x)
     x = torch.ones(50, 40)
     thought = list(stays.think(x, budget=Budget(5), others=2, rng=rng()))[-1]
-    assert thought.alignment is not None
-    assert thought.alignment.mean().abs() < 0.1  # cosines of random directions
+    noise = torch.randn(100, 40, generator=rng()).view(2, 50, 40)
+    expected = torch.stack([torch.cosine_similarity(x, start) for start in noise]).mean(0)
+    torch.testing.assert_close(thought.alignment, expected)
+    assert expected.mean().abs() < 0.1  # cosines of random directions
 
 
 def test_those_beside_a_sample_that_has_stopped_stop_too():

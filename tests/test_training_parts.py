@@ -60,8 +60,9 @@ class TestStarts:
         model = Recipe(net=ConvNet(8), start=Projected()).build()
         x = PrefixSum().sample(2, 8, rng()).x
         assert torch.equal(model.init(*model.inject(x)), model.encoder(x))
-        own = Recipe(net=DeepThinking(8), start=Projected()).build()
-        assert isinstance(own.init, nn.Module)
+        net = DeepThinking(8)
+        own, usual = Recipe(net=net, start=Projected(), seed=3).build(), net.build(PrefixSum(), seed=3)
+        torch.testing.assert_close(own.init(*own.inject(x)), usual.init(*usual.inject(x)))  # it has its own projection
 
 
 class TestDepths:

@@ -19,8 +19,7 @@ class TestVerdicts:
         assert report.verdict.behaviour == "settles"
         assert report.verdict.path_independent is True
         assert report.verdict.more_steps == "will not help"
-        assert report.verdict.enough_steps is not None
-        assert report.verdict.enough_steps <= 16
+        assert report.verdict.enough_steps == 1  # the largest number is the largest at once
         assert report.contraction == pytest.approx(0.5, abs=1e-3)
         assert report.sensitivity == pytest.approx(1, abs=1e-3)
         assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)
@@ -148,6 +147,10 @@ class TestVerdicts:
         assert verdict().path_independent is True
         assert verdict(cosine=0.2, distance=0.9, same_answer=0.5).path_independent is False
         assert "from an attack: AA 0.200" in verdict(cosine=0.2, distance=0.9, same_answer=0.5).sentences[1]
+        far = replace(same, cosine=0.2, distance=0.9, same_answer=0.5, residual=1e-4)
+        for rate, independent in ((0.9999, None), (3.0, False)):  # what stretches will not bring them together
+            slow = judge({Regime.FIXED_POINT: 24}, [far], curve, sensitivity=1.0, contraction=rate)
+            assert slow.path_independent is independent
         nothing = dict.fromkeys(("cosine", "centred", "same_answer", "distance", "residual"), math.nan)
         assert verdict(**nothing, diverged=72).path_independent is False
         assert verdict(**nothing).path_independent is False
@@ -162,3 +165,81 @@ class TestVerdicts:
         report = diagnose(Looped(lambda z, x: torch.where(z == x, -x, x)), inputs(), **{**QUICK, "budget": 100})
         assert report.verdict.behaviour == "cycles"
         assert report.verdict.enough_steps is None
+
+
+class TestAnswersAlongACycle:
+    """Where the state cycles for good, more steps help as little as fewer: what counts is what is read on the way."""
+
+    def flips(self, turned_on=lambda x: x[:, :1] < math.inf):
+        """Jumps between x and -x where it is turned on, and stays at x elsewhere."""
+        return Looped(lambda z, x: torch.where((z == x) & turned_on(x), -x, x))
+
+    @pytest.mark.parametrize("steps", [63, 64, 65])
+    def test_an_answer_that_changes_depends_on_when_one_stops(self, steps):
+        report = diagnose(self.flips(), inputs(), **{**QUICK, "budget": steps})
+        assert (report.verdict.behaviour, report.verdict.more_steps) == ("cycles", "will not help")
+        assert report.verdict.enough_steps is None
+        assert report.curve.along_cycles == 1
+        assert "depends on the step at which it stops" in report.verdict.sentences[2]
+        assert "100% of the examples" in report.verdict.sentences[2]
+        assert any("random depths" in remedy for remedy in report.verdict.remedies)
+
+    @pytest.mark.parametrize("period", [2, 3, 5, 7])
+    def test_whatever_the_period(self, period):
+        def step(z, x):
+            return turned(z - x, 360 / period) + x + 0.1
+
+        model = Looped(step)
+        model.init = lambda x: 2 * x.flip(1)
+        report = diagnose(model, inputs(), **QUICK)
+        assert report.periods == {str(period): 24}
+        z, answers = model.init(inputs()), []
+        for _ in range(period):
+            z = step(z, inputs())
+            answers.append(z.argmax(1))
+        changes = (torch.stack(answers) != answers[0]).any(0)
+        assert report.curve.along_cycles == pytest.approx(changes.double().mean().item())
+        assert report.verdict.more_steps == "will not help"
+        assert report.verdict.enough_steps is None
+
+    def test_an_answer_that_stays_is_an_answer(self):
+        """One number goes on changing its sign, and nobody reads it."""
+        clock = Looped(lambda z, x: torch.cat((0.5 * z[:, :-1] + x[:, :-1], torch.where(z[:, -1:] > 0, -1.0, 1.0)), 1))
+        clock.readout = lambda z: z[:, :-1]
+        report = diagnose(clock, inputs(), **QUICK)
+        assert report.verdict.behaviour == "cycles"
+        assert report.curve.along_cycles == 0
+        assert (report.verdict.more_steps, report.verdict.enough_steps) == ("will not help", 1)
+        assert "answers stay the same from step 1 on" in report.verdict.sentences[2]
+
+    def test_a_score_that_comes_and_goes_is_told_as_well(self):
+        x = inputs()
+        report = diagnose(self.flips(), x, x.argmax(1), **QUICK)
+        assert report.verdict.more_steps == "will not help"
+        assert "depends on the step at which it stops" in report.verdict.sentences[2]
+        assert "the score is best, 1, after 1 steps and 0 after 64" in report.verdict.sentences[2]
+
+    def test_a_few_examples_are_enough(self):
+        largest = inputs().max()
+        report = diagnose(self.flips(lambda x: (x == largest).any(1, keepdim=True)), inputs(), **QUICK)
+        assert report.regimes == {"fixed point": 23, "cycle": 1}
+        assert report.curve.along_cycles == pytest.approx(1 / 24)
+        assert (report.verdict.behaviour, report.verdict.more_steps) == ("settles", "will not help")
+        assert "4% of the examples" in report.verdict.sentences[2]
+
+    def test_slow_convergence_is_no_cycle_even_if_it_alternates(self):
+        report = diagnose(Looped(lambda z, x: 0.001 * x - 0.999 * z + x), inputs(), **QUICK)
+        assert report.curve.along_cycles == 0
+        assert report.verdict.behaviour == "not settled within the budget"
+        assert report.verdict.more_steps in ("may help", "will help")
+        assert "stops" not in report.verdict.sentences[2]
+
+    def test_those_that_are_still_on_their_way_may_profit(self):
+        """A third flips for good, the others converge slowly."""
+        some = inputs()[:, 0].sort().values[15].item()
+        both = Looped(lambda z, x: torch.where(x[:, :1] > some, torch.where(z == x, -x, x), 0.98 * z + 0.02 * x))
+        both.init = lambda x: -x
+        verdict = diagnose(both, inputs(), **{**QUICK, "budget": 40}).verdict
+        assert verdict.behaviour == "not settled within the budget"
+        assert verdict.more_steps in ("may help", "will help")
+        assert "for 33% of the examples it depends on the step at which it stops" in verdict.sentences[2]

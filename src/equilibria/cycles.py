@@ -40,6 +40,7 @@ class Window:
         if self._seen < 2:
             return torch.zeros_like(size, dtype=torch.long)
         extent = distance.amax(0)
+        size = torch.maximum(size, extent)  # the first state may be the one at which a cycle passes by zero
         still = 8 * self._eps * size  # movement that rounding explains
         returned = distance <= torch.maximum(still, self._eps**0.5 * extent)  # (steps, batch)
         # An orbit hardly larger than rounding is not called a cycle: every step would look like a return.

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load as read_safetensors
+from safetensors.torch import save as write_safetensors
 from torch import Tensor
 
 from equilibria.describe import from_data, to_data
@@ -87,13 +88,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 def pack(tensors: dict[str, Tensor]) -> bytes:
     """Tensors as the content of a safetensors file."""
     copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-    return safetensors.torch.save(copies)  # copies, because tensors that share memory are refused
+    return write_safetensors(copies)  # copies, because tensors that share memory are refused
 
 
 def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
     """The tensors in the content of `path`."""
     try:
-        return safetensors.torch.load(content)
+        return read_safetensors(content)
     except SafetensorError as error:
         raise DamagedFile(f"{path} is damaged: {error}") from error
 

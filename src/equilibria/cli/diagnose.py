@@ -60,6 +60,8 @@ class Diagnose:
 
     def run(self) -> int:
         use_threads(self.threads)
+        if self.html and self.html.is_dir():
+            raise ValueError(f"--html {self.html} is a folder; name a file in it, such as {self.html / 'report.html'}")
         console = Console(stderr=self.json)
         case, steps = self._case()
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
@@ -91,7 +93,7 @@ class Diagnose:
         if (Path(self.what) / "recipe.json").is_file():
             return self._of_a_run(Run(Path(self.what)))
         module, colon, name = self.what.partition(":")
-        if not colon:
+        if not (module and colon and name):
             raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
         if self.difficulty is not None:
             raise ValueError(f"--difficulty is for runs, whose task makes the inputs; {self.what} brings its own")

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.model import EquilibriumModel
+from equilibria.rows import take
 
 METHODS = {"init": "init(x) -> z", "step": "step(z, x) -> z", "readout": "readout(z) -> prediction"}
+SAME = 1e-3  # relative: what kernels for batches of different sizes may differ by
+MIXES = "no sample may see another, so use x for what belongs to a sample, and no batch norm"
 NEEDS_THE_BATCH = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # or chance, while they train
 
 
@@ -99,7 +102,7 @@ def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
         injection = model.inject(x)
         z = model.init(*injection)
         if not isinstance(z, Tensor) or not z.is_floating_point() or z.ndim == 0:
-            raise NotAModel(f"init must return a floating-point tensor (batch, *state), got {_described(z)}")
+            raise NotAModel(f"init must return a floating-point tensor (batch, *state), got {described(z)}")
         if len(z) != len(x):
             raise ValueError(
                 f"init gave {len(z)} states for {len(x)} inputs; it must give one for each, for example by "
@@ -107,18 +110,44 @@ def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
             )
         fz = model.cell(z, *injection)
         if not isinstance(fz, Tensor):
-            raise NotAModel(f"a step must return the next state alone, a tensor, got {_described(fz)}")
+            raise NotAModel(f"a step must return the next state alone, a tensor, got {described(fz)}")
         if fz.shape != z.shape or fz.dtype != z.dtype:
             raise ValueError(
-                f"a step turned a state {_described(z)} into {_described(fz)}; it must keep shape and dtype, so change "
+                f"a step turned a state {described(z)} into {described(fz)}; it must keep shape and dtype, so change "
                 "init or the step"
             )
+        _check_rows(model, fz, injection)
         answer = model.readout(fz)
         if not isinstance(answer, Tensor) or answer.ndim == 0 or len(answer) != len(x):
             raise NotAModel(
-                f"readout must return a tensor with a row for each of {len(x)} inputs, got {_described(answer)}"
+                f"readout must return a tensor with a row for each of {len(x)} inputs, got {described(answer)}"
+            )
+        if not answer.is_floating_point() or not answer.numel():
+            raise NotAModel(
+                f"readout must return floating-point numbers, got {described(answer)}; return the scores of classes, "
+                "not which is the largest"
             )
         return answer
+
+
+def _check_rows(model: EquilibriumModel, z: Tensor, injection: tuple) -> None:
+    """Raise if a sample goes elsewhere alone than in its batch: then nothing can be said of it."""
+    first = torch.zeros(1, dtype=torch.long, device=z.device)
+    try:
+        alone = model.cell(take(z, first), *take(injection, first))
+    except RuntimeError as error:
+        raise NotAModel(f"a step fails for fewer samples than {len(z)}: {MIXES}") from error
+    together = [model.cell(z, *injection)[:1] for _ in range(2)]
+    if not _near(*together):
+        return  # it is a matter of chance, and not of the others
+    if alone.shape != together[0].shape or not _near(alone, together[0]):
+        raise ValueError(f"a step gives other states alone than in a batch of {len(z)}: {MIXES}")
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    rtol = max(SAME, 16 * torch.finfo(one.dtype).eps)
+    size = other.abs().nan_to_num(0, 0, 0).max().item()
+    return torch.allclose(one, other, rtol=rtol, atol=rtol * size, equal_nan=True)
 
 
 def _model(step: Callable, *, init: Any, readout: Any, owner: Any = None) -> EquilibriumModel:
@@ -134,7 +163,8 @@ def _as_it_is(x: Tensor) -> Tensor:
     return x
 
 
-def _described(thing: Any) -> str:
+def described(thing: Any) -> str:
+    """Shape and dtype of a tensor, the type of anything else."""
     return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else f"a {type(thing).__name__}"
 
 
@@ -162,7 +192,7 @@ class _OneThought:
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise NotAModel(
                 f"a {type(self.net).__name__} in training mode must return (output, thought), got "
-                f"{_described(returned)}; use from_function"
+                f"{described(returned)}; use from_function"
             )
         return returned[1]
 
@@ -225,7 +255,7 @@ class _Captured:
             del self._deq.forward  # what is left is the method of its class
         if not isinstance(z_init, Tensor):
             raise NotAModel(
-                f"this torchdeq object solves for {_described(z_init)}, and one tensor is needed; use from_function "
+                f"this torchdeq object solves for {described(z_init)}, and one tensor is needed; use from_function "
                 "with the parts joined into one"
             )
         return _Call(x, func, z_init, torch.is_grad_enabled())

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 CLOSE = 1e-2  # relative distance within which two lists of numbers are the same answer
+ROUNDING = 4  # times the precision of a prediction: in bfloat16 that is more
 SAME = 0.99  # the share of answers that must stay the same
 
 
@@ -28,6 +29,8 @@ class Answers:
         *,
         higher_is_better: bool = True,
     ) -> None:
+        if targets is not None and not isinstance(targets, Tensor):
+            raise TypeError(f"targets must be a tensor, got a {type(targets).__name__}; torch.tensor makes one")
         if targets is not None and len(targets) != len(example):
             raise ValueError(f"there are {len(example)} inputs and {len(targets)} targets; give one target per input")
         if score is not None and targets is None:
@@ -50,7 +53,7 @@ class Answers:
     def same(self, one: Tensor, other: Tensor) -> Tensor:
         """Whether two predictions are the same answer: (rows,). What is not finite is no answer."""
         if not self.classes:
-            return self._distance(one, other) <= CLOSE
+            return self._distance(one, other) <= max(CLOSE, ROUNDING * torch.finfo(one.dtype).eps)
         same = (self._label(one) == self._label(other)).reshape(len(one), -1).all(1)
         return same & self._finite(one) & self._finite(other)
 
@@ -106,6 +109,10 @@ class AnswerWatch:
         changed = ~self._answers.same(self._answer, prediction)
         self._answer[changed] = prediction[changed]  # compared with since then, so that slow changes count as well
         self._changed[changed] = self._step
+
+    def changed_within(self, steps: Tensor) -> Tensor:
+        """Which answers changed in so many of the last steps, (batch,): (batch,) bool."""
+        return self._changed > self._step - steps
 
     def last_change(self) -> int:
         """The step after which nearly all answers stayed as they were."""

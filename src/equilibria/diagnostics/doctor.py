@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.diagnostics.adapters import as_model, check_model
+from equilibria.diagnostics.adapters import as_model, check_model, described
 from equilibria.diagnostics.answers import Answers
 from equilibria.diagnostics.patient import Patient
 from equilibria.diagnostics.report import Report
@@ -48,6 +48,9 @@ def diagnose(
     begin = time.perf_counter()
     model = as_model(model)
     budget = budget if isinstance(budget, Budget) else Budget(budget)
+    require_whole("seed", seed, least=0, why="it decides which other starts are drawn")
+    if not isinstance(inputs, Tensor) or inputs.ndim == 0:
+        raise TypeError(f"inputs must be a tensor (batch, ...), got {described(inputs)}; torch.stack makes one of many")
     if len(inputs) < 2:
         raise ValueError("a diagnosis compares examples with each other; give at least two inputs")
     require_whole("others", others, least=1, why="it is the number of other starts per example")

@@ -89,7 +89,10 @@ class Patient:
         residual = [residuals[step - 1].nanmedian().item() for step in steps]
         unchanged = [self._answers.same(kept[steps[-1]], kept[step]).double().mean().item() for step in steps]
         known = [one.double().mean().item() for one in scores if one is not None]
-        curve = Curve(steps, unchanged, residual, known or None, self._watch.last_change())
+        cycles = self._run.regime == Regime.CYCLE
+        restless = cycles & self._watch.changed_within(self._run.period)
+        along_cycles = restless.double().mean().item()
+        curve = Curve(steps, unchanged, residual, known or None, self._watch.last_change(), along_cycles)
         return {"curve": curve, "score": known[-1] if known else None}
 
     def contraction(self) -> Fields:

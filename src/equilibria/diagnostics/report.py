@@ -25,6 +25,7 @@ class Curve:
     residual: list[float]  # the median of the relative residuals
     score: list[float] | None  # the mean, if targets are known
     last_change: int  # the step, of all, after which 99 % of the answers stayed the same up to the end
+    along_cycles: float = 0.0  # the share of examples that cycle for good and whose answer changes as they do
 
 
 @dataclass(frozen=True)

@@ -68,11 +68,13 @@ def judge(
     )
     meaningless = behaviour == WORDS[Regime.COLLAPSE] and not start_matters  # the same end for all, from anywhere
     independent = None if meaningless else _path_independent(behaviour, end, early)
-    enough = curve.last_change if curve.last_change < curve.steps[-1] else None
+    restless = curve.along_cycles > 1 - SAME
+    enough = curve.last_change if curve.last_change < curve.steps[-1] and not restless else None
     more = _more_steps(behaviour, independent, curve, enough, higher_is_better)
     sentences = [_what_it_does(behaviour, regimes), _where_it_ends(behaviour, independent, worst, end, meaningless)]
     sentences += [_about_more_steps(behaviour, more, enough, curve, higher_is_better)]
-    return Verdict(behaviour, independent, more, enough, sentences, _remedies(behaviour, independent, more, early))
+    remedies = _remedies(behaviour, independent, more, early=early, restless=restless)
+    return Verdict(behaviour, independent, more, enough, sentences, remedies)
 
 
 def _ends(row: AlignmentRow, usually_lost: float) -> Ends:
@@ -92,7 +94,7 @@ def _lowest(row: AlignmentRow) -> float:
 
 def _on_its_way(row: AlignmentRow, rate: float | None) -> bool:
     """Whether ends may be apart only because a slow contraction has not brought them together yet."""
-    if rate is None or not row.residual < SLOW:
+    if rate is None or rate > 1 + UNSURE or not row.residual < SLOW:  # what stretches never will
         return False
     return row.distance <= MARGIN * row.residual / max(1 - rate, UNSURE)
 
@@ -136,9 +138,17 @@ def _fall(curve: Curve, higher_is_better: bool) -> tuple[float, int] | None:
     return None if abs(best - last) <= least else (best, at)  # a last score that is not a number is a fall
 
 
+def _comes_and_goes(behaviour: str, curve: Curve) -> bool:
+    """Whether answers that still change do so along cycles, and will for ever."""
+    settled = behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.CYCLE], WORDS[Regime.COLLAPSE])
+    return settled and curve.along_cycles > 1 - SAME
+
+
 def _more_steps(
     behaviour: str, independent: bool | None, curve: Curve, enough: int | None, higher_is_better: bool
 ) -> str:
+    if _comes_and_goes(behaviour, curve):
+        return "will not help"
     if _fall(curve, higher_is_better):
         return "hurt"
     if behaviour == WORDS[Regime.NOT_SETTLED]:
@@ -185,31 +195,36 @@ def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow
 
 
 def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curve, higher_is_better: bool) -> str:
-    last, fall = curve.steps[-1], _fall(curve, higher_is_better)
+    last, fall, restless = curve.steps[-1], _fall(curve, higher_is_better), f"{curve.along_cycles:.0%} of the examples"
+    score = ""
     if fall and curve.score:
-        best, at = fall
-        return (
-            f"More steps hurt: the score is best, {best:.4g}, after {at} steps and {curve.score[-1]:.4g} after {last}."
-        )
+        score = f"the score is best, {fall[0]:.4g}, after {fall[1]} steps and {curve.score[-1]:.4g} after {last}"
+    if _comes_and_goes(behaviour, curve):
+        why = f"it changes along the cycle for {restless}, so more steps will not help"
+        return f"The answer depends on the step at which it stops: {why}{'; ' * bool(score)}{score}."
+    if score:
+        return f"More steps hurt: {score}."
     if more == "will not help":
         there = f"answers stay the same from step {enough} on" if enough is not None else "it is not getting anywhere"
         return f"More steps than these will not help: {there}."
+    but = f"; but for {restless} it depends on the step at which it stops" if curve.along_cycles > 1 - SAME else ""
     if more == "will help":
-        return f"Answers still change at step {last}: more steps will help, as it goes to the same place from anywhere."
+        why = "more steps will help, as it goes to the same place from anywhere"
+        return f"Answers still change at step {last}: {why}{but}."
     if enough is None:
-        return f"More steps may help: answers still change at step {last}."
+        return f"More steps may help: answers still change at step {last}{but}."
     if behaviour == WORDS[Regime.NOT_SETTLED]:
         return f"Answers have not changed since step {enough}, but the state still moves: more steps may help."
     return f"More steps may help: answers changed until step {enough}."
 
 
-def _remedies(behaviour: str, independent: bool | None, more: str, early: bool) -> list[str]:
+def _remedies(behaviour: str, independent: bool | None, more: str, *, early: bool, restless: bool) -> list[str]:
     remedies = []
     if behaviour == WORDS[Regime.DIVERGENCE]:
         remedies += ["Give the cell a norm (channel norm or weight norm), or train with Jacobian regularisation."]
     if behaviour == WORDS[Regime.COLLAPSE]:
         remedies += ["Inject the input at every step, and check that it reaches the cell at a comparable size."]
-    if behaviour in (WORDS[Regime.DRIFT], WORDS[Regime.QUASI_PERIODIC]):
+    if restless or behaviour in (WORDS[Regime.DRIFT], WORDS[Regime.QUASI_PERIODIC]):
         remedies += ["Train at random depths (Uniform), so that no step count is special, and with a norm in the cell."]
     if independent is False and behaviour != WORDS[Regime.DIVERGENCE]:
         remedies += ["Train from mixed starts (Mixed) and at random depths (Uniform): both promote path independence."]
