@@ -43,12 +43,12 @@ MAZES = Recipe(
     start=Mixed(),
     depth=Uniform(16, 40),  # every 9x9 maze can be solved in so many steps: nothing teaches haste
     gradient=Backprop(last=12),
-    extras=(StateNoise(0.5),),
-    optim=Optim(steps=1500, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
+    extras=(StateNoise(0.7),),
+    optim=Optim(steps=1200, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
     select="best",
     evaluation=Evaluation(
-        at=((9, 50), (13, 100), (25, 400)),
-        every=500,
+        at=((9, 50), (25, 400)),
+        every=200,
         examples=100,
         finally_at=(
             (9, 50, 1000, 100),
@@ -140,6 +140,7 @@ RECIPES: dict[str, Recipe] = {
             depth=Fixed(15),
             gradient=Backprop(),
             extras=(),
+            optim=replace(MAZES.optim, steps=1500, weight_decay=0.0),
             select="last",
             evaluation=Evaluation(
                 at=((9, 15), (9, 60), (13, 20)),
