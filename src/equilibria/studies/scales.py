@@ -162,7 +162,7 @@ def _laptop(paper: Scale) -> Scale:
             paper.mazes,
             net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2, padding="circular"),
             depth=Fixed(24),
-            optim=Optim(steps=1000, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998),
+            optim=Optim(steps=1000, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
             pool=0,
             evaluation=Evaluation(at=((9, 50), (13, 100)), every=250, examples=100, finally_at=((9, 50, 200, 0),)),
             source="paper, Appendix C, with a small net at half the resolution and a short training",
