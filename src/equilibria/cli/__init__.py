@@ -1,4 +1,4 @@
-"""The command line: `equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep`."""
+"""The command line: `equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | explore`."""
 
 import sys
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import tyro
 from equilibria.cli.attack import Attack
 from equilibria.cli.diagnose import Diagnose
 from equilibria.cli.evaluate import Evaluate
+from equilibria.cli.explore import Explore
 from equilibria.cli.listing import List
 from equilibria.cli.measure import Measure
 from equilibria.cli.quickstart import Quickstart
@@ -36,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[Measure, tyro.conf.subcommand("measure")]
             | Annotated[Attack, tyro.conf.subcommand("attack")]
             | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
-            | Annotated[Sweep, tyro.conf.subcommand("sweep")],
+            | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+            | Annotated[Explore, tyro.conf.subcommand("explore")],
             args=arguments,
             prog="equilibria",
             description="Train, measure and use networks that think until they settle.",
