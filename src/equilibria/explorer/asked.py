@@ -132,9 +132,7 @@ def _whole(data: dict[str, Any], name: str, usual: int, *, least: int = 0, most:
     return value
 
 
-def _number(
-    data: dict[str, Any], name: str, usual: float, *, least: float = -math.inf, most: float = math.inf
-) -> Any:
+def _number(data: dict[str, Any], name: str, usual: float, *, least: float = -math.inf, most: float = math.inf) -> Any:
     value = data.get(name, usual)
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not least <= value <= most:

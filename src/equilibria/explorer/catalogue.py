@@ -1,6 +1,7 @@
 """The nets that a page can open: those found in the folders that the server was started with, and nothing else."""
 
 import json
+import math
 import statistics
 import threading
 from collections.abc import Sequence
@@ -112,11 +113,13 @@ class Catalogue:
         return {
             "title": view.title,
             "drawing": view.drawing,
+            "word": view.word,
             "unit": view.unit,
             "lowest": view.lowest,
             "highest": view.highest,
             "stride": view.stride,
             "first": view.first,
+            "seed": view.seed,
             "edits": view.edits,
             "trained": list(task.train_difficulties),
             "tested": list(task.test_difficulties),
@@ -131,8 +134,14 @@ def usual_roots() -> list[Path]:
 
 
 def _pair(nets: list[Net]) -> list[str]:
-    """What to open side by side: the net with the highest AA and the one with the lowest."""
-    ordered = sorted(nets, key=lambda net: -1.0 if net.alignment is None else net.alignment)
+    """What to open side by side: the net with the highest AA and the one with the lowest; among equals, scores decide."""
+
+    def merit(net: Net) -> tuple[float, float]:
+        score = net.scores[-1].get("score") if net.scores else None
+        good = -math.inf if score is None else score if net.task.higher_is_better else -score
+        return -1.0 if net.alignment is None else round(net.alignment, 2), good
+
+    ordered = sorted(nets, key=merit)
     return [ordered[-1].path, ordered[0].path]
 
 

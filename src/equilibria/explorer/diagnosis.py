@@ -9,9 +9,9 @@ from torch import Tensor
 from equilibria.diagnostics import Plane, principal_plane, random_plane
 from equilibria.diagnostics.agreement import Usual
 from equilibria.explorer.frames import Packer, plain, residual_of_all
-from equilibria.explorer.problem import Problem
+from equilibria.explorer.problem import Preparing, Problem
 from equilibria.explorer.views import judged
-from equilibria.explorer.watch import described, status_name
+from equilibria.explorer.watch import described, reported, status_name
 from equilibria.solution import Solution, Status
 
 COLUMNS = ("x", "y", "residual", "share", "right", "cosine")  # of each start
@@ -30,8 +30,8 @@ class Starts(NamedTuple):
 def diagnosing(problem: Problem) -> Iterator[dict[str, Any]]:
     """Events: input, opened, frames ..., done. The AA score (paper, Algorithm 1) is that of this one input."""
     yield described(problem)
-    yield {"event": "preparing", "start": "several"}
-    starts = _starts(problem)
+    yield {"event": "preparing", "start": "several", "share": 0}
+    starts = yield from reported(_starts(problem), "several")
     plane = _plane(problem, starts.states)
     rows = len(starts.kinds)
     yield {
@@ -57,16 +57,16 @@ def diagnosing(problem: Problem) -> Iterator[dict[str, Any]]:
         yield _found(solving.solution(), starts)
 
 
-def _starts(problem: Problem) -> Starts:
+def _starts(problem: Problem) -> Preparing[Starts]:
     states, kinds, lenders = [problem.usual_start], ["usual"], None
     if problem.asked.start.kind not in ("usual", "zeros") or problem.usual_start.any():
-        states.append(problem.start())
+        states.append((yield from problem.start()))
         kinds.append("this")
     for number in range(problem.asked.noises):
         states.append(problem.noise(1.0, NOISE_SEED + number))
         kinds.append("noise")
     if problem.asked.others:
-        lenders = problem.limits_of_others(problem.asked.others, 0)
+        lenders = yield from problem.limits_of_others(problem.asked.others, 0)
         states.append(lenders.z.nan_to_num(0, 0, 0))  # one that diverged lends nothing, and is not counted below
         kinds += ["swapped"] * problem.asked.others
     return Starts(torch.cat(states), kinds, lenders)
@@ -82,14 +82,14 @@ def _plane(problem: Problem, starts: Tensor) -> Plane:
             if step <= problem.asked.budget.steps:
                 solving.run(step)
                 seen.append(solving.active.current().flatten(1).clone())
-    return principal_plane(torch.cat(seen)[None])
+    plane = principal_plane(torch.cat(seen)[None])
+    return Plane(plane.origin.to(starts.dtype), plane.directions.to(starts.dtype))
 
 
 def _seen(problem: Problem, states: Tensor, residual: Tensor, plane: Plane) -> Tensor:
     """The numbers of all starts after a step, one start after the other: (rows * columns,)."""
     flat = states.flatten(1)
-    away = flat.double() - plane.origin[:1].double()
-    x, y = (away @ plane.directions[0].double().mT).T
+    x, y = ((flat - plane.origin) @ plane.directions[0].mT).T
     prediction = problem.readout(states)
     _, right = judged(problem.task, prediction, problem.instance)
     share = problem.view.share(prediction, problem.instance)

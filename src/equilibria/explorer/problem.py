@@ -1,8 +1,8 @@
 """A net, an input and a solver, ready to be solved from any start."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from equilibria.diagnostics import attack
 from equilibria.explorer.asked import Asked, From
 from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.limits import Refused
+from equilibria.explorer.limits import LARGEST_SEED, MOST_OTHERS, Refused
 from equilibria.explorer.turns import Turn
 from equilibria.explorer.views import Input, Instance, View
 from equilibria.layout import noise_like
@@ -24,9 +24,13 @@ from equilibria.weights import computed_once
 INSTANCES, STARTS = 64, 16  # inputs and prepared starts that are kept
 NUMBERS_PER_ROW = 2**21  # that a solver may remember of one solve
 UNROLLED = 2**21  # numbers in the states that an adversary looks through
+REPORTED = 10  # steps between two reports of how far a preparation is
 GUESSES, UPDATES, LONGEST = 2, 20, 32  # of an adversary: first guesses, updates of L-BFGS, steps looked through
 OTHER_SEEDS = 1_000_003  # apart: an input and the others that lend it their states are different instances
 
+
+T = TypeVar("T")
+Preparing = Generator[float, None, T]  # reports how much of the work is done, and returns what was made
 
 
 class Problem:
@@ -68,21 +72,29 @@ class Problem:
         many = tuple(part.expand(rows, *part.shape[1:]) for part in self.injection)
         return Solving(self.model.cell, starts, many, solver=self.solver, budget=self.asked.budget)
 
-    def limits_of_others(self, count: int, seed: int) -> Solution:
+    def limits_of_others(self, count: int, seed: int) -> Preparing[Solution]:
         """Where other inputs of the same difficulty end: `count` of them."""
-        return self._kept.remembered(
-            ("others", count, seed, *self._key()), lambda: self._solved_others(count, seed), turn=self.turn
-        )
+        key = ("others", count, seed, *self._key())
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept.put(key, (yield from self._solved_others(count, seed)))
+        return found
 
-    def _solved_others(self, count: int, seed: int) -> Solution:
-        wanted = [
-            Input(self.asked.input.difficulty, (self.asked.input.seed + OTHER_SEEDS + seed * 97 + i) % 2**31)
-            for i in range(count)
-        ]
+    def _solved_others(self, count: int, seed: int) -> Preparing[Solution]:
+        first = self.asked.input.seed + OTHER_SEEDS + seed * MOST_OTHERS
+        wanted = [Input(self.asked.input.difficulty, (first + i) % LARGEST_SEED) for i in range(count)]
         x = torch.cat([self._kept.instance(self.view, self.task, one).batch.x for one in wanted])
-        return self.model.equilibrium(x, trace=False)
+        budget = self.asked.budget
+        with torch.no_grad():
+            injection = self.model.inject(x)
+            start = self.model.init(*injection)
+            solving = Solving(self.model.cell, start, injection, solver=self.solver, budget=budget, trace=False)
+            for until in range(0, budget.steps, REPORTED):
+                solving.run(min(budget.steps, until + REPORTED))
+                yield solving.done / budget.steps
+            return solving.solution()
 
-    def start(self) -> Tensor:
+    def start(self) -> Preparing[Tensor]:
         """The first state that was asked for: (1, *state)."""
         start = self.asked.start
         if start.kind == "usual":
@@ -92,10 +104,10 @@ class Problem:
         if start.kind == "noise":
             return self.noise(start.scale, start.seed)
         if start.kind == "other":
-            return self.limits_of_others(1, start.seed).z
-        return self._kept.remembered(
-            ("attack", start, self.asked.input, *self._key()), lambda: self._attacked(start), turn=self.turn
-        )
+            return (yield from self.limits_of_others(1, start.seed)).z
+        key = ("attack", start, self.asked.input, *self._key())
+        found = self._kept.get(key)
+        return self._kept.put(key, self._attacked(start)) if found is None else found
 
     def noise(self, scale: float, seed: int) -> Tensor:
         """Gaussian noise of this standard deviation."""
@@ -128,15 +140,15 @@ class Kept:
         self.instance = lru_cache(maxsize=INSTANCES)(_instance)
         self._remembered: dict[tuple[Any, ...], Any] = {}
 
-    def remembered(self, key: tuple[Any, ...], make: Callable[[], Any], *, turn: Turn) -> Any:
-        """What was made before, or is made now."""
-        turn.breathe()
-        if key not in self._remembered:
-            made = make()
-            while len(self._remembered) >= STARTS:
-                self._remembered.pop(next(iter(self._remembered)), None)
-            self._remembered[key] = made
-        return self._remembered[key]
+    def get(self, key: tuple[Any, ...]) -> Any:
+        return self._remembered.get(key)
+
+    def put(self, key: tuple[Any, ...], made: Any) -> Any:
+        """Keep it for a while, in place of the oldest."""
+        while len(self._remembered) >= STARTS:
+            self._remembered.pop(next(iter(self._remembered)), None)
+        self._remembered[key] = made
+        return made
 
 
 def solver_for(name: str, size: int) -> Solver:

@@ -85,7 +85,11 @@ def serve(roots: Sequence[Path], *, host: str = "127.0.0.1", port: int = 0, open
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{sock.getsockname()[1]}/"
     config = uvicorn.Config(
-        app, log_level="warning", ws="websockets-sansio", ws_max_size=2 * MOST_REQUEST_BYTES, timeout_graceful_shutdown=1
+        app,
+        log_level="warning",
+        ws="websockets-sansio",
+        ws_max_size=2 * MOST_REQUEST_BYTES,
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     if opened is not None:

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SLICE = 0.02  # seconds after which a job lets the next one go on
-
 
 class Stopped(Exception):
     """Nobody wants the result any more."""
@@ -25,8 +23,8 @@ class Turns:
 class Turn:
     """A job's place among the others. `with turn:` computes, and `turn.breathe()` in between lets others go on."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, turns: Turns, seconds: float) -> None:
+        self._turns, self._seconds = turns, seconds  # how long it computes before it lets the next one go on
         self._called = threading.Event()
         self._computing = False
         self._since = 0.0
@@ -70,7 +68,7 @@ class Turn:
         """Call this every few milliseconds: raises `Stopped` when it is over, and gives way when others wait."""
         if self.stopped:
             raise Stopped
-        if self._turns.line and time.monotonic() - self._since > SLICE:
+        if self._turns.line and time.monotonic() - self._since > self._seconds:
             self.__exit__()
             self.__enter__()
 

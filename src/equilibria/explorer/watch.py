@@ -1,18 +1,19 @@
 """Watch a net think: the answer at every step, while it is being found."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from equilibria.explorer.frames import Packer, plain, residual_of_all
-from equilibria.explorer.problem import Problem
+from equilibria.explorer.problem import Preparing, Problem, T
 from equilibria.explorer.views import judged
 from equilibria.solution import Status
 
 COLUMNS = ("residual", "score", "share", "right")
+SELDOM = 0.25  # seconds between two reports of a preparation
 REST = 1e-4  # a relative residual that counts as being at rest
 
 
@@ -31,9 +32,8 @@ def thinking(problem: Problem) -> Iterator[dict[str, Any]]:
     """Events: input, preparing (where the start takes work), opened, frames ..., done."""
     yield described(problem)
     if problem.asked.start.kind in ("other", "attack"):
-        yield {"event": "preparing", "start": problem.asked.start.kind}
-    began = time.monotonic()
-    start = problem.start()
+        yield {"event": "preparing", "start": problem.asked.start.kind, "share": 0}
+    start = yield from reported(problem.start(), problem.asked.start.kind)
     yield {
         "event": "opened",
         "columns": COLUMNS,
@@ -65,6 +65,19 @@ def thinking(problem: Problem) -> Iterator[dict[str, Any]]:
         "steps": int(solution.steps[0]),
         "seconds": time.monotonic() - began,
     }
+
+
+def reported(work: Preparing[T], start: str) -> Generator[dict[str, Any], None, T]:
+    """What the work makes; how far it is becomes an event a few times a second."""
+    told = time.monotonic()
+    while True:
+        try:
+            share = next(work)
+        except StopIteration as over:
+            return over.value
+        if time.monotonic() - told > SELDOM:
+            told = time.monotonic()
+            yield {"event": "preparing", "start": start, "share": share}
 
 
 def _seen(problem: Problem, state: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:

@@ -53,8 +53,8 @@ class App {
 
   // The view that a task opens with.
   beginning(task) {
-    const { first, pair } = this.nets.tasks[task];
-    const seed = this.frozen ? this.transport.seeds(task)[0] : 0;
+    const { first, pair, seed: usual } = this.nets.tasks[task];
+    const seed = this.frozen ? this.transport.seeds(task)[0] : usual;
     const difficulty = this.frozen ? this.transport.difficulty(task) : first;
     return { task, nets: pair, input: { ...INPUT, difficulty, seed }, steps: this.usualSteps(difficulty, pair), step: null };
   }
@@ -109,8 +109,10 @@ class App {
 
   loop(now) {
     this.player.advance(now);
-    if ((this.dirty || this.player.playing) && state.tab === "explore") {
-      this.dirty = false;
+    // Not more often than anybody sees: the solves need the processor more than the drawing does.
+    const changed = this.dirty || this.player.step !== this.drawnStep;
+    if (changed && state.tab === "explore" && now - (this.drawnAt ?? 0) > 30) {
+      [this.dirty, this.drawnStep, this.drawnAt] = [false, this.player.step, now];
       for (const pane of this.panes) pane.draw(this.player.step);
       this.player.draw();
     }
@@ -193,6 +195,7 @@ try {
   const { nets, transport, frozen } = await connected((open) => {
     document.body.dataset.connected = String(open);
     if (!open) window.explorer?.complain("The connection to the server was lost; trying again.");
+    else window.explorer?.changed("all");
   });
   window.explorer = new App(nets, transport, frozen);
   attachTop(window.explorer);

@@ -35,7 +35,7 @@ export class Controls {
   number(id, call) {
     $(id).onchange = () => {
       if ($(id).checkValidity()) call(+$(id).value);
-      else this.app.complain(`${$(id).labels[0].firstChild.textContent.trim()}: ${$(id).validationMessage}`);
+      else this.app.complain(`${($(id).ariaLabel ?? $(id).labels[0].firstChild.textContent.trim())}: ${$(id).validationMessage}`);
     };
   }
 
@@ -58,11 +58,13 @@ export class Controls {
     Object.assign($("difficulty"), { min: task.lowest, max: task.highest, step: this.stride(task) });
     $("difficulty").value = state.input.difficulty;
     $("difficulties").replaceChildren(...options(task.tested.map((value) => [value, value])));
-    $("unit").textContent = task.unit;
+    $("word").textContent = task.word;
+    $("difficulty").title = task.unit;
     $("seed").value = state.input.seed;
     $("digit-label").hidden = task.drawing !== "digit";
     $("digit").value = state.input.digit ?? "";
     const { flips, begin, end } = state.input;
+    $("undo").hidden = task.drawing === "digit";
     $("undo").disabled = !(flips.length || begin !== null || end !== null);
     $("start").value = state.start.kind;
     $("scale").value = state.start.scale;
@@ -75,6 +77,7 @@ export class Controls {
     $("others").value = String(state.others);
     $("plane").value = state.plane;
     for (const pane of this.app.panes) this.showNet(pane);
+    document.body.dataset.drawing = task.drawing;
   }
 
   stride(task) {

@@ -2,6 +2,7 @@
 
 import { attachEditor } from "./editor.js";
 import { $, context, el, say, short } from "./dom.js";
+import { Past } from "./past.js";
 import { KINDS, paths, residuals, ROW, strips } from "./plots.js";
 import { Recording } from "./recording.js";
 import { request, state } from "./state.js";
@@ -13,6 +14,7 @@ const WORDS = {
   exhausted: ["not at rest", "mid"], diverged: ["diverged", "bad"],
 };
 const SIDES = ["left", "right"];
+const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class Pane {
   constructor(number, app) {
@@ -37,6 +39,7 @@ export class Pane {
     this.zoom.onclick = () => this.toggleZoom();
     this.strips = el("canvas", { role: "img", id: `strips-${side}` });
     this.chips = el("div", { className: "chips", id: `chips-${side}` });
+    this.past = new Past(side);
     this.stripBox = el("div", { className: "strips" }, this.strips);
     const plots = el("div", { className: "plots" }, el("figure", {}, this.residuals), el("figure", {}, this.paths, this.zoom));
     this.element = el(
@@ -44,7 +47,7 @@ export class Pane {
       el("header", {}, this.choice, this.known),
       el("div", { className: "verdict" }, this.verdict, this.now),
       el("div", { className: "body" }, this.answer, plots),
-      this.chips, this.stripBox,
+      this.past.element, this.chips, this.stripBox,
     );
     this.element.style.setProperty("--side", `var(--${side})`);
     attachEditor(this, this.app);
@@ -53,7 +56,7 @@ export class Pane {
   clear() {
     this.input = this.main = this.several = this.trouble = null;
     this.cursor = null;
-    this.preparing = "";
+    this.preparing = this.waiting = "";
   }
 
   get view() {
@@ -64,6 +67,7 @@ export class Pane {
   think() {
     this.stop();
     this.trouble = null;
+    this.waiting = "";
     this.fresh = true;
     this.ends.push(this.app.transport.open(request(this.number, "think"), (event) => this.thought(event)));
   }
@@ -81,7 +85,7 @@ export class Pane {
       this.fresh = false;
       this.app.noted();
     } else if (event.event === "preparing") {
-      this.preparing = event.start === "attack" ? "searching for a start that leads elsewhere" : "solving another input first";
+      this.preparing = event.start === "attack" ? "searching for a start that leads elsewhere" : `solving another input first, ${percent(event.share)}`;
     } else if (event.event === "opened") {
       this.preparing = "";
       this.main = new Recording(event);
@@ -101,7 +105,8 @@ export class Pane {
   }
 
   diagnosed(event) {
-    if (event.event === "opened") this.several = new Recording(event);
+    if (event.event === "preparing") this.waiting = `solving other inputs, for their states: ${percent(event.share)}`;
+    else if (event.event === "opened") this.several = new Recording(event);
     else if (event.event === "frames") this.several.add(event);
     else if (event.event === "done") this.several.done = event;
     else if (event.event === "refused") this.refused(event);
@@ -138,10 +143,11 @@ export class Pane {
     const plot = context(this.residuals);
     if (plot) residuals(plot.g, { x: 0, y: 0, ...plot }, this.lines(palette), total, step, palette);
     const plane = context(this.paths);
-    if (plane) paths(plane.g, { x: 0, y: 0, ...plane }, this.several, step, this.zoomed, palette);
-    this.stripBox.hidden = !this.several;
+    if (plane) paths(plane.g, { x: 0, y: 0, ...plane }, this.several, step, this.zoomed, palette, this.several || state.others < 0 ? "" : this.waiting);
+    this.past.draw(this.main, this.view.pixel, step, total, palette);
+    this.stripBox.hidden = state.others < 0;
+    this.strips.style.height = `${(this.several?.starts.length ?? 3 + state.others) * ROW}px`; // or the page would jump
     if (this.several) {
-      this.strips.style.height = `${this.several.starts.length * ROW}px`;
       const rows = context(this.strips);
       if (rows) strips(rows.g, { x: 0, y: 0, ...rows }, this.several, total, step, palette);
     }
@@ -149,10 +155,9 @@ export class Pane {
   }
 
   lines(palette) {
-    const found = (this.several?.starts ?? []).map((kind, start) => ({
-      values: this.several.series("residual", start), colour: palette.swapped, width: 1, alpha: 0.45, kind,
-    }));
-    if (this.main) found.push({ values: this.main.series("residual"), colour: palette[SIDES[this.number]], width: 2, alpha: 1 });
+    const line = (recording, start, look) => ({ at: (step) => recording.at(step, "residual", start), count: recording.count, ...look });
+    const found = (this.several?.starts ?? []).map((_, start) => line(this.several, start, { colour: palette.swapped, width: 1, alpha: 0.45 }));
+    if (this.main) found.push(line(this.main, 0, { colour: palette[SIDES[this.number]], width: 2, alpha: 1 }));
     return found;
   }
 

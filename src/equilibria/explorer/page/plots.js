@@ -30,13 +30,14 @@ function title(g, box, text, colours) {
   g.fillText(text, box.x + 10, box.y + 17);
 }
 
-// Lines of residuals: [{ values, colour, width, alpha }], step by step, on a log scale.
+// Lines of residuals: [{ at: step => value, count, colour, width, alpha }] on a log scale.
 export function residuals(g, box, lines, steps, at, colours) {
   title(g, box, "residual", colours);
   const [left, right, top, bottom] = [box.x + 40, box.x + box.w - 10, box.y + 28, box.y + box.h - 20];
   let [low, high] = [Infinity, -Infinity];
-  for (const { values } of lines) {
-    for (const value of values) {
+  for (const { at: valueAt, count } of lines) {
+    for (let step = 1; step < count; step++) {
+      const value = valueAt(step);
       if (!(value > 0) || !Number.isFinite(value)) continue;
       low = Math.min(low, value);
       high = Math.max(high, value);
@@ -64,11 +65,12 @@ export function residuals(g, box, lines, steps, at, colours) {
   }
   g.textAlign = "center";
   g.fillText("step", (left + right) / 2, bottom + 14);
-  for (const { values, colour, width, alpha } of lines) {
-    const stride = Math.max(1, Math.floor(values.length / MOST));
+  for (const { at: valueAt, count, colour, width, alpha } of lines) {
+    const stride = Math.max(1, Math.floor(count / MOST));
     const points = [];
-    for (let step = 1; step < values.length; step += stride) {
-      points.push([x(step), values[step] > 0 ? y(Math.max(values[step], 10 ** from)) : NaN]);
+    for (let step = 1; step < count; step += stride) {
+      const value = valueAt(step);
+      points.push([x(step), value > 0 ? y(Math.max(value, 10 ** from)) : NaN]);
     }
     g.strokeStyle = colour;
     g.lineWidth = width;
@@ -87,9 +89,15 @@ function marker(g, x, top, bottom, colours) {
   g.globalAlpha = 1;
 }
 
+function centred(g, box, text, colours) {
+  Object.assign(g, { font: FONT, textAlign: "center", textBaseline: "middle", fillStyle: colours.faint });
+  g.fillText(text, box.x + box.w / 2, box.y + box.h / 2);
+}
+
 // The trajectories of several starts on a plane, up to step `at`; rings are starts, dots are where they are.
-export function paths(g, box, recording, at, zoomed, colours) {
+export function paths(g, box, recording, at, zoomed, colours, waiting = "") {
   title(g, box, zoomed ? "where they end, from near" : "trajectories of several starts", colours);
+  if (waiting) centred(g, box, waiting, colours);
   if (!recording?.count) return;
   const now = Math.min(at, recording.last);
   const all = recording.starts.map((kind, start) => ({ kind, x: recording.series("x", start), y: recording.series("y", start) }));
@@ -171,11 +179,11 @@ export function strip(g, box, recording, start, steps, colours) {
   g.fillStyle = colours.raised;
   g.fillRect(box.x, box.y, box.w, box.h);
   const cells = Math.max(1, Math.min(steps + 1, Math.floor(box.w / 2)));
-  const each = box.w / cells;
+  const edge = (cell) => box.x + Math.round((cell * box.w) / cells); // whole pixels, or seams show
   for (let cell = 0; cell < cells; cell++) {
     const step = Math.min(steps, Math.round((cell * steps) / Math.max(1, cells - 1)));
     if (step >= recording.count) break;
     g.fillStyle = ofShare(recording.at(step, "share", start), recording.at(step, "right", start) === 1);
-    g.fillRect(box.x + cell * each, box.y, each + 0.3, box.h);
+    g.fillRect(edge(cell), box.y, edge(cell + 1) - edge(cell), box.h);
   }
 }

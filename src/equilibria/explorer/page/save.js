@@ -28,7 +28,7 @@ function drawn(g, app, high) {
   g.fillRect(0, 0, WIDE, high);
   const start = state.start.kind === "noise" ? `noise x ${state.start.scale}` : state.start.kind;
   const task = app.nets.tasks[state.task];
-  const what = `${task.title}, ${state.input.difficulty} ${task.unit}, seed ${state.input.seed}; start: ${start}; ${state.solver}`;
+  const what = `${task.title}, ${task.word.toLowerCase()} ${state.input.difficulty}, seed ${state.input.seed}; start: ${start}; ${state.solver}`;
   label(g, what, GAP, 30, "600 15px Inter, system-ui, sans-serif", palette.text);
   label(g, `step ${step} of ${app.total()}`, WIDE - 150, 30, "13px Inter, system-ui, sans-serif", palette.soft);
   app.panes.forEach((pane, i) => {

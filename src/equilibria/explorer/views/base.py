@@ -11,7 +11,7 @@ from torch import Tensor
 from equilibria.explorer.limits import Refused
 from equilibria.tasks import Batch, Task
 
-CLOSE = 0.05  # an answer made of numbers is right if its error is at most this share of the best constant's
+CLOSE = 0.1  # an answer made of numbers is right if its error is at most this share of the best constant's
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,13 @@ class View(ABC):
 
     drawing: ClassVar[str]  # the page's module
     title: ClassVar[str]
-    unit: ClassVar[str]  # of the difficulty
+    word: ClassVar[str]  # for the difficulty
+    unit: ClassVar[str]  # of it
     lowest: ClassVar[float]
     highest: ClassVar[float]  # difficulties beyond it are refused
     stride: ClassVar[float] = 1.0  # between two difficulties
     first: ClassVar[Any]  # the difficulty that a page opens with
+    seed: ClassVar[int] = 0  # and the instance of it
     edits: ClassVar[str] = ""  # what a click does
 
     def checked(self, task: Task, wanted: Input) -> None:
@@ -55,7 +57,7 @@ class View(ABC):
         if not self.lowest <= difficulty <= self.highest:
             raise Refused(
                 422,
-                f"difficulty must be from {self.lowest:g} to {self.highest:g} {self.unit}, got {difficulty:g}; "
+                f"difficulty must be from {self.lowest:g} to {self.highest:g} ({self.unit}), got {difficulty:g}; "
                 "larger ones are for `equilibria evaluate`",
             )
         if reason := task.refuses(difficulty):

@@ -10,7 +10,7 @@ from equilibria.tasks import Batch, Task
 class Bits(View):
     drawing = "bits"
     title = "Prefix sums"
-    unit = "bits"
+    word, unit = "Bits", "bits"
     lowest, highest, first = 1, 1024, 64
     edits = "Click a bit to toggle it."
 

@@ -17,7 +17,7 @@ from equilibria.tasks.digits import Digits, load_digits
 class Digit(View):
     drawing = "digit"
     title = "Blurry digits"
-    unit = "pixels of blur"
+    word, unit = "Blur", "pixels"
     lowest, highest, first = 0, 8, 3.0
     stride = 0.5
     edits = "Choose a digit and its blur."

@@ -44,7 +44,7 @@ class Numbers(View):
 
 class Matrix(Numbers):
     title = "Matrix inversion"
-    unit = "(c: smaller is harder)"
+    word, unit = "c", "smaller is harder"
     lowest, highest, first = 0.01, 10.0, 0.5
     stride = 0.1
     edits = "Click an element to change its sign, and that of its mirror image."
@@ -58,13 +58,15 @@ class Matrix(Numbers):
                 raise Refused(422, "an element of the diagonal must stay positive; change another")
             a[row, column], a[column, row] = -a[row, column], -a[column, row]
         if torch.linalg.eigvalsh(a)[0] <= 1e-9 * a.diagonal().sum():
-            raise Refused(422, "with these signs the matrix is not positive definite any more, and no input of this task")
+            raise Refused(
+                422, "with these signs the matrix is not positive definite any more, and no input of this task"
+            )
         return Batch(a.to(batch.x.dtype)[None], torch.linalg.inv(a).to(batch.y.dtype)[None], batch.difficulty)
 
 
 class Edges(Numbers):
     title = "Edge copy"
-    unit = "nodes"
+    word, unit = "Nodes", "nodes"
     lowest, highest, first = 2, 60, 15
     edits = "Click an edge to change its sign."
 

@@ -59,21 +59,11 @@ export function draw(g, box, input, answer, colours, cursor) {
   }
 }
 
-// All answers so far at once: bits to the right, steps downwards. The wave of what is right can be seen to travel.
-export function history(g, box, recording, colours) {
-  const { places, count } = recording;
-  if (!places || count < 2) return;
-  const rows = Math.min(count, Math.floor(box.h));
-  const cells = Math.min(places, Math.floor(box.w));
-  for (let row = 0; row < rows; row++) {
-    const answer = recording.answer(Math.floor((row * count) / rows));
-    for (let cell = 0; cell < cells; cell++) {
-      const value = answer[Math.floor((cell * places) / cells)];
-      const base = value >> 7 ? colours.bad : colours.good;
-      g.fillStyle = (value & 127) > 63 ? base : mixed(base, colours.wall, 0.62);
-      g.fillRect(box.x + (cell * box.w) / cells, box.y + (row * box.h) / rows, box.w / cells + 0.5, box.h / rows + 0.5);
-    }
-  }
+// The colour of an answer's place in the picture of all answers: [red, green, blue].
+export function pixel(value, colours) {
+  const base = value >> 7 ? colours.bad : colours.good;
+  const colour = (value & 127) > 63 ? base : mixed(base, colours.wall, 0.62);
+  return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 }
 
 export function placeAt(input, box, x, y) {

@@ -9,7 +9,7 @@ export function prepared(drawing) {
 
 function laidOut({ side }, box) {
   const size = Math.min(box.w, box.h) / side;
-  return { size, x: box.x + (box.w - size * side) / 2, y: box.y + (box.h - size * side) / 2 };
+  return { size, x: Math.round(box.x + (box.w - size * side) / 2), y: Math.round(box.y + (box.h - size * side) / 2) };
 }
 
 export function draw(g, box, input, answer, colours, cursor) {
@@ -18,8 +18,10 @@ export function draw(g, box, input, answer, colours, cursor) {
   const at = (place) => [left + (place % side) * size, top + Math.floor(place / side) * size];
   const fill = (place, colour, shrink = 0) => {
     const [x, y] = at(place);
+    // From whole pixel to whole pixel, or seams show between the places.
+    const [x0, y0, x1, y1] = [x, y, x + size, y + size].map(Math.round);
     g.fillStyle = colour;
-    g.fillRect(x + shrink, y + shrink, size - 2 * shrink + (shrink ? 0 : 0.4), size - 2 * shrink + (shrink ? 0 : 0.4));
+    g.fillRect(x0 + shrink, y0 + shrink, x1 - x0 - 2 * shrink, y1 - y0 - 2 * shrink);
   };
   g.fillStyle = colours.wall;
   g.fillRect(left, top, size * side, size * side);
