@@ -1,4 +1,4 @@
-"""The command line: `equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | explore`."""
+"""The commands: `equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | explore`."""
 
 import sys
 from collections.abc import Sequence

@@ -134,7 +134,7 @@ def usual_roots() -> list[Path]:
 
 
 def _pair(nets: list[Net]) -> list[str]:
-    """What to open side by side: the net with the highest AA and the one with the lowest; among equals, scores decide."""
+    """What to open side by side: the nets with the highest and the lowest AA; among equals, scores decide."""
 
     def merit(net: Net) -> tuple[float, float]:
         score = net.scores[-1].get("score") if net.scores else None

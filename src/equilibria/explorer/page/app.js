@@ -55,8 +55,9 @@ class App {
   beginning(task) {
     const { first, pair, seed: usual } = this.nets.tasks[task];
     const seed = this.frozen ? this.transport.seeds(task)[0] : usual;
-    const difficulty = this.frozen ? this.transport.difficulty(task) : first;
-    return { task, nets: pair, input: { ...INPUT, difficulty, seed }, steps: this.usualSteps(difficulty, pair), step: null };
+    const difficulty = this.frozen ? this.transport.view(task).difficulty : first;
+    const steps = this.frozen ? this.transport.view(task).steps : this.usualSteps(difficulty, pair);
+    return { task, nets: pair, input: { ...INPUT, difficulty, seed }, steps, step: null };
   }
 
   // As many steps as the better known of the two nets was evaluated with there, or at the nearest difficulty.

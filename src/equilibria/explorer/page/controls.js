@@ -4,6 +4,7 @@ import { $, el } from "./dom.js";
 import { change, changeInput, INPUT, state } from "./state.js";
 
 const options = (pairs) => pairs.map(([value, text]) => el("option", { value, textContent: text }));
+const FIXED = ["difficulty", "seed", "digit", "scale", "start-seed", "steps", "tol", "others", "plane", "undo"];
 export const anySeed = () => Math.floor(Math.random() * 1e6);
 
 export class Controls {
@@ -76,8 +77,18 @@ export class Controls {
     $("tol").value = String(state.tol);
     $("others").value = String(state.others);
     $("plane").value = state.plane;
+    if (this.app.frozen) this.freeze(this.app.transport.view(state.task));
     for (const pane of this.app.panes) this.showNet(pane);
     document.body.dataset.drawing = task.drawing;
+  }
+
+  // A recording holds some choices; the others are shown, and cannot be made.
+  freeze(view) {
+    for (const id of FIXED) $(id).disabled = true;
+    for (const [id, recorded] of [["start", view.starts], ["solver", view.solvers]]) {
+      for (const option of $(id).options) option.hidden = option.disabled = !recorded.includes(option.value);
+    }
+    $("new").disabled = view.seeds.length < 2;
   }
 
   stride(task) {

@@ -25,7 +25,7 @@ export function attachKeys(app) {
     const pressing = key === " " && target.matches("button, a, [role=button]");
     const sliding = target.matches("input[type=range]") && (key === "Home" || key === "End");
     const action = actions[key.length === 1 ? key.toLowerCase() : key];
-    if (typing || pressing || sliding || !action || (app.frozen && /^[123uzroa]$/i.test(key))) return;
+    if (typing || pressing || sliding || !action || (app.frozen && /^[123uzroan]$/i.test(key))) return;
     event.preventDefault();
     action();
   });

@@ -11,12 +11,18 @@ function keyOf(value) {
   return `{${Object.keys(value).sort().map((name) => `${name}:${keyOf(value[name])}`).join()}}`;
 }
 
+// Events that were written as JSON, compressed, and made a string.
+function unpacked(text) {
+  const stream = new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
 export class Recorded {
   constructor(index) {
     this.views = index.views; // what was recorded: { task, nets, difficulty, seeds, starts, solvers, steps }
     this.files = new Map(index.recordings.map(({ request, file }) => [keyOf(request), file]));
     this.loaded = new Map();
-    window.explorerRecording = (file, events) => this.loaded.get(file).resolve(events);
+    window.explorerRecording = (file, text) => this.loaded.get(file).resolve(unpacked(text));
   }
 
   view(task) {
@@ -25,10 +31,6 @@ export class Recorded {
 
   seeds(task) {
     return this.view(task).seeds;
-  }
-
-  difficulty(task) {
-    return this.view(task).difficulty;
   }
 
   nextSeed(task, seed) {

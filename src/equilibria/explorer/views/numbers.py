@@ -58,9 +58,7 @@ class Matrix(Numbers):
                 raise Refused(422, "an element of the diagonal must stay positive; change another")
             a[row, column], a[column, row] = -a[row, column], -a[column, row]
         if torch.linalg.eigvalsh(a)[0] <= 1e-9 * a.diagonal().sum():
-            raise Refused(
-                422, "with these signs the matrix is not positive definite any more, and no input of this task"
-            )
+            raise Refused(422, "with these signs the matrix is not positive definite, so it is no input of this task")
         return Batch(a.to(batch.x.dtype)[None], torch.linalg.inv(a).to(batch.y.dtype)[None], batch.difficulty)
 
 
