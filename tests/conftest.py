@@ -6,3 +6,5 @@ import torch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 torch.set_num_threads(1)
+
+pytest_plugins = ["explorer_server"]  # fixtures: a running explorer, and a browser

@@ -7,6 +7,7 @@ import struct
 from collections.abc import AsyncIterator
 from typing import Any
 
+from starlette.responses import StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from equilibria.explorer.asked import asked, parsed
@@ -24,6 +25,25 @@ WORK = {"think": thinking, "diagnose": diagnosing}
 TURN = {"think": 0.06, "diagnose": 0.02}  # seconds: what one looks at goes faster than what is measured beside it
 
 
+class Lines(StreamingResponse):
+    """The events of a job as lines of JSON; the bytes of frames are base64. The job ends with the connection."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(self._lines(job), media_type="application/x-ndjson")
+        self._job = job
+
+    async def __call__(self, *connection: Any) -> None:
+        try:
+            await super().__call__(*connection)
+        finally:
+            self._job.stop()
+
+    async def _lines(self, job: Job) -> AsyncIterator[str]:
+        async for event in job.events():
+            data = event.get("data")
+            yield json.dumps(event if data is None else event | {"data": base64.b64encode(data).decode()}) + "\n"
+
+
 class Live:
     """All streams of a server."""
 
@@ -39,12 +59,6 @@ class Live:
             return WORK[request.what](Problem(request, self._catalogue, turn, self._kept))
 
         return self._desk.open(work, seconds=TURN[request.what])
-
-    async def lines(self, job: Job) -> AsyncIterator[str]:
-        """The events of a job as lines of JSON; the bytes of frames are base64."""
-        async for event in job.events():
-            data = event.get("data")
-            yield json.dumps(event if data is None else event | {"data": base64.b64encode(data).decode()}) + "\n"
 
     async def page(self, socket: WebSocket) -> None:
         """Serve one page until it is closed; its solves end with it."""
@@ -92,9 +106,10 @@ class _Page:
             return
         task = asyncio.create_task(self._pass_on(number, job))
         self._streams[number] = task
-        task.add_done_callback(lambda done: self._ended(number, done))
+        task.add_done_callback(lambda done: self._ended(number, done, job))
 
-    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
+    def _ended(self, number: int, task: asyncio.Task[None], job: Job) -> None:
+        job.stop()  # here, because a task that is cancelled before it begins runs none of its own code
         if self._streams.get(number) is task:
             del self._streams[number]
 
@@ -112,8 +127,6 @@ class _Page:
                 await self._send(number, event)
         except (WebSocketDisconnect, RuntimeError):  # it was closed in the middle of a message
             pass
-        finally:
-            job.stop()
 
     async def _send(self, number: int, event: Event) -> None:
         if "data" in event:

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
@@ -22,7 +22,7 @@ from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.guard import Guard
 from equilibria.explorer.jobs import Desk
 from equilibria.explorer.limits import MOST_REQUEST_BYTES, Refused
-from equilibria.explorer.live import Live
+from equilibria.explorer.live import Lines, Live
 
 PAGE = Path(__file__).parent / "page"
 PORTS = range(8420, 8440)  # tried in turn if nobody asks for one
@@ -43,8 +43,7 @@ def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> Guard:
         return JSONResponse(catalogue.data())
 
     async def think(request: Request) -> Response:
-        job = live.open(parsed(await _body(request)))
-        return StreamingResponse(live.lines(job), media_type="application/x-ndjson")
+        return Lines(live.open(parsed(await _body(request))))
 
     async def study_list(request: Request) -> Response:
         catalogue.look()
