@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 RESULTS = Path(__file__).parent.parent / "results"
 NETS = ["mazes/fast", "mazes/path_dependent", "prefix_sum/fast", "prefix_sum/path_dependent", "matrix_inversion/fast"]
 SMALL = "#task=mazes&difficulty=9&seed=1&steps=30&others=-1"  # a view that is quickly there
+FREED = 10.0  # seconds: a solve ends within one, which a busy machine may stretch; by itself it takes minutes
 expect.set_options(timeout=30_000)  # the machine may be busy
 
 

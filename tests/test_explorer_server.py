@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import torch
-from explorer_server import called, events
+from explorer_server import FREED, called, events
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -40,12 +40,12 @@ def solves(explorer: str) -> int:
     return called(f"{explorer}/api/health")[1]["solves"]
 
 
-def seconds_until_idle(explorer: str) -> float:
+def wait_until_left(explorer: str, count: int) -> None:
     begin = time.monotonic()
-    while solves(explorer):
-        assert time.monotonic() - begin < 20, "a solve that nobody watches goes on"
+    while solves(explorer) > count:
+        assert time.monotonic() - begin < FREED, "a solve that nobody watches goes on"
         time.sleep(0.02)
-    return time.monotonic() - begin
+    assert solves(explorer) == count
 
 
 def test_a_solve_is_streamed_step_by_step_as_the_library_solves_it(explorer, runs):
@@ -200,7 +200,7 @@ def test_eight_pages_are_answered_while_others_solve_for_long(explorer):
                 pass
         assert time.monotonic() - begin < 30
         assert solves(explorer) == 4
-    assert seconds_until_idle(explorer) < 3  # a second, and some more for a busy machine
+    wait_until_left(explorer, 0)
 
 
 def test_a_new_request_of_the_same_number_replaces_the_old_one_and_cancelling_ends_it(explorer):
@@ -208,11 +208,10 @@ def test_a_new_request_of_the_same_number_replaces_the_old_one_and_cancelling_en
         for _ in range(5):
             page.send(json.dumps({"id": 1, **LONG}))
         page.send(json.dumps({"id": 2, **LONG}))
-        time.sleep(1.5)
-        assert solves(explorer) == 2
+        wait_until_left(explorer, 2)
         for number in (1, 2):
             page.send(json.dumps({"cancel": number}))
-        assert seconds_until_idle(explorer) < 3
+        wait_until_left(explorer, 0)
 
 
 def test_a_page_cannot_take_everything(explorer):
@@ -226,7 +225,7 @@ def test_a_page_cannot_take_everything(explorer):
                 assert json.loads(message)["status"] == 429
                 refused.add(json.loads(message)["id"])
         assert refused == {8, 9, 10, 11}
-    assert seconds_until_idle(explorer) < 3
+    wait_until_left(explorer, 0)
 
 
 def test_a_reader_who_stops_reading_holds_a_solve_back_and_nothing_is_hoarded(explorer):
@@ -236,7 +235,7 @@ def test_a_reader_who_stops_reading_holds_a_solve_back_and_nothing_is_hoarded(ex
             page.recv(timeout=30)
         time.sleep(2)
         assert solves(explorer) == 1, "it waits for its reader"
-    assert seconds_until_idle(explorer) < 3
+    wait_until_left(explorer, 0)
 
 
 def test_frames_of_a_socket_carry_their_request_and_steps(explorer):

@@ -83,8 +83,11 @@ class Problem:
     def _solved_others(self, count: int, seed: int) -> Preparing[Solution]:
         first = self.asked.input.seed + OTHER_SEEDS + seed * MOST_OTHERS
         wanted = [Input(self.asked.input.difficulty, (first + i) % LARGEST_SEED) for i in range(count)]
-        x = torch.cat([self._kept.instance(self.view, self.task, one).batch.x for one in wanted])
-        budget = self.asked.budget
+        inputs = []
+        for one in wanted:
+            self.turn.breathe()  # large mazes take a while to be carved
+            inputs.append(self._kept.instance(self.view, self.task, one).batch.x)
+        x, budget = torch.cat(inputs), self.asked.budget
         with torch.no_grad():
             injection = self.model.inject(x)
             start = self.model.init(*injection)

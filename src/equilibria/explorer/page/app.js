@@ -194,9 +194,10 @@ function attachTop(app) {
 
 try {
   const { nets, transport, frozen } = await connected((open) => {
+    const before = document.body.dataset.connected;
     document.body.dataset.connected = String(open);
     if (!open) window.explorer?.complain("The connection to the server was lost; trying again.");
-    else window.explorer?.changed("all");
+    else if (before === "false" && state.task) window.explorer?.changed("all"); // what was under way is lost
   });
   window.explorer = new App(nets, transport, frozen);
   attachTop(window.explorer);

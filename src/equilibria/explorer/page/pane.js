@@ -59,10 +59,6 @@ export class Pane {
     this.preparing = this.waiting = "";
   }
 
-  get view() {
-    return VIEWS[this.app.nets.tasks[state.task].drawing];
-  }
-
   // Think again, from the beginning. What was seen before stays until there is something new to see.
   think() {
     this.stop();
@@ -78,6 +74,7 @@ export class Pane {
 
   thought(event) {
     if (event.event === "input") {
+      this.view = VIEWS[this.app.nets.tasks[state.task].drawing]; // stays until there is an input for another one
       this.input = this.view.prepared(event.drawing);
       this.note = event.note;
       this.judged = event.judged;
@@ -144,7 +141,7 @@ export class Pane {
     if (plot) residuals(plot.g, { x: 0, y: 0, ...plot }, this.lines(palette), total, step, palette);
     const plane = context(this.paths);
     if (plane) paths(plane.g, { x: 0, y: 0, ...plane }, this.several, step, this.zoomed, palette, this.several || state.others < 0 ? "" : this.waiting);
-    this.past.draw(this.main, this.view.pixel, step, total, palette);
+    this.past.draw(this.main, this.view?.pixel, step, total, palette);
     this.stripBox.hidden = state.others < 0;
     this.strips.style.height = `${(this.several?.starts.length ?? 3 + state.others) * ROW}px`; // or the page would jump
     if (this.several) {
