@@ -27,7 +27,7 @@ BITS = {"net": "prefix_sum/fast/seed-0", "input": {"difficulty": 256}, "steps": 
 MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 25}, "steps": 400}
 LARGE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 59, "seed": 1}, "steps": 800}
 LONG = LARGE | {"steps": 2000}
-CLIENTS = 8
+CLIENTS, CLICKS = 8, 31
 
 
 class Client:
@@ -70,15 +70,25 @@ class Client:
         self._connection.__exit__(None, None, None)
 
 
-def first_frame(address: str, request: dict[str, Any], *, clicks: int = 25) -> float:
+def first_frame(address: str, request: dict[str, Any], change: Callable[[int], dict[str, Any]]) -> float:
     """Milliseconds from a click to the first answer, the median: each click changes the input and cancels the solve."""
     client, seconds = Client(address), []
-    for click in range(clicks):
-        client.send(request | {"input": request["input"] | {"flips": [], "seed": click}})
+    for click in range(CLICKS):
+        client.send(request | {"input": request["input"] | change(click)})
         seconds.append(client.until_first_frame())
         client.cancel()
     client.close()
     return 1000 * statistics.median(seconds)
+
+
+def bit(click: int) -> dict[str, Any]:
+    return {"flips": [click]}
+
+
+def wall(click: int) -> dict[str, Any]:
+    """Opens one of the walls between four cells, of which a maze of 13 x 13 cells has 12 x 12."""
+    row, column = divmod(click, 12)
+    return {"flips": [(2 * row + 2) * 27 + 2 * column + 2]}
 
 
 def frames_per_second(address: str, process: int) -> tuple[float, float, float]:
@@ -166,8 +176,9 @@ def measured(address: str, process: int) -> list[dict[str, Any]]:
         limit = "" if target is None else f"  {'>=' if more else '<='} {target:g}  {'met' if met else 'NOT MET'}"
         print(f"{what:<64} {value:9.3f} {unit:<10}{limit}", flush=True)
 
-    line("first frame after a click, 256 bits", first_frame(address, BITS), "ms", 200)
-    line("first frame after a click, maze 25x25", first_frame(address, MAZE), "ms", 200)
+    for name, request, toggled in (("256 bits", BITS, bit), ("maze 25x25", MAZE, wall)):
+        line(f"first frame after an edit, {name}", first_frame(address, request, toggled), "ms", 200)
+        line(f"first frame after a new input, {name}", first_frame(address, request, lambda n: {"seed": n}), "ms", 200)
     packets, steps, grown = frames_per_second(address, process)
     line("maze 59x59, 800 steps, both panes: packets", packets, "/s", 10, more=True)
     line("maze 59x59, 800 steps, both panes: steps", steps, "/s")

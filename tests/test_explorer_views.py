@@ -97,7 +97,7 @@ def test_the_way_is_found_from_any_start_and_end():
 def test_shortest_ways_are_counted():
     room = torch.zeros(5, 5, dtype=torch.bool)
     room[1:4, 1:4] = True
-    assert shortest_ways(room, 6, 18).count == 6
+    assert shortest_ways(room, 6, 18).number == 6
     assert shortest_ways(room, 6, 8) == ([6, 7, 8], 1)
 
 

@@ -196,13 +196,14 @@ export class Pane {
       found.push(["residual", short(done.residual), ""]);
     }
     const diagnosis = this.several?.done;
-    if (diagnosis && diagnosis.alignment !== null) {
+    if (diagnosis) {
       const mood = (value) => (value > 0.99 ? "good" : value > 0.9 ? "mid" : "bad");
-      found.push(["AA of this input", short(diagnosis.alignment), mood(diagnosis.alignment)]);
-      found.push(["centred", short(diagnosis.centred), mood(diagnosis.centred)]);
+      const known = diagnosis.alignment !== null; // a solve that diverged has no direction to compare
+      found.push(["AA of this input", known ? short(diagnosis.alignment) : "none", known ? mood(diagnosis.alignment) : "bad"]);
+      if (known) found.push(["centred", short(diagnosis.centred), mood(diagnosis.centred)]);
       const right = this.several.starts.filter((_, i) => this.several.at(this.several.last, "right", i) === 1).length;
       if (this.judged) found.push(["starts that end right", `${right} of ${this.several.starts.length}`, right === this.several.starts.length ? "good" : "bad"]);
-      if (diagnosis.diverged) found.push(["diverged", String(diagnosis.diverged), "bad"]);
+      if (diagnosis.diverged) found.push(["swapped starts that diverged", String(diagnosis.diverged), "bad"]);
     } else if (this.several) found.push(["several starts", `step ${this.several.last}`, ""]);
     if (done) found.push([this.main.solver.replace("(damping=0.0)", ""), `${Math.round(done.steps / Math.max(done.seconds, 1e-3))} steps/s`, ""]);
     const text = JSON.stringify(found);

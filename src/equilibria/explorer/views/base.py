@@ -3,6 +3,7 @@
 import base64
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from equilibria.explorer.limits import Refused
 from equilibria.tasks import Batch, Task
 
+SAMPLES = 64  # instances that are kept
 CLOSE = 0.1  # an answer made of numbers is right if its error is at most this share of the best constant's
 
 
@@ -78,6 +80,12 @@ class View(ABC):
     @abstractmethod
     def share(self, prediction: Tensor, instance: Instance) -> Tensor:
         """How much of each answer is right: (rows,), 1 if all of it is."""
+
+
+@lru_cache(maxsize=SAMPLES)
+def sampled(task: Task, difficulty: Any, seed: int) -> Batch:
+    """The instance of this seed. Kept, because every edit begins with it, and large mazes take a while to be carved."""
+    return task.sample(1, difficulty, torch.Generator().manual_seed(seed))
 
 
 def judged(task: Task, prediction: Tensor, instance: Instance) -> tuple[Tensor, Tensor]:

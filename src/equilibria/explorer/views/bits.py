@@ -1,9 +1,8 @@
 """Prefix sums: bits to toggle, and the parities that a net says."""
 
-import torch
 from torch import Tensor
 
-from equilibria.explorer.views.base import Input, Instance, View, flipped_places, text, with_doubt
+from equilibria.explorer.views.base import Input, Instance, View, flipped_places, sampled, text, with_doubt
 from equilibria.tasks import Batch, Task
 
 
@@ -15,7 +14,7 @@ class Bits(View):
     edits = "Click a bit to toggle it."
 
     def instance(self, task: Task, wanted: Input) -> Instance:
-        batch = task.sample(1, wanted.difficulty, torch.Generator().manual_seed(wanted.seed))
+        batch = sampled(task, wanted.difficulty, wanted.seed)
         bits = (batch.x[0, 0] > 0).long()
         bits[flipped_places(wanted, len(bits))] ^= 1
         parity = bits.cumsum(0) % 2

@@ -51,7 +51,7 @@ class Digit(View):
 
     def share(self, prediction: Tensor, instance: Instance) -> Tensor:
         """The probability of the right digit."""
-        return prediction.softmax(1)[:, instance.batch.y.item()]
+        return prediction.softmax(1)[:, instance.drawing["label"]]
 
 
 @cache

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d, pad
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.base import Input, Instance, View, text, with_doubt
+from equilibria.explorer.views.base import Input, Instance, View, sampled, text, with_doubt
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.mazes import GREEN, RED, is_open
 
@@ -26,7 +26,7 @@ class Maze(View):
     edits = "Click or drag to draw and remove walls; drag the start and the end."
 
     def instance(self, task: Task, wanted: Input) -> Instance:
-        batch = task.sample(1, wanted.difficulty, torch.Generator().manual_seed(wanted.seed))
+        batch = sampled(task, wanted.difficulty, wanted.seed)
         grid = is_open(batch.x)[0, 1:-1:2, 1:-1:2].clone()  # (side, side) lattice points
         colours = batch.x[0, :, 1:-1:2, 1:-1:2]
         begin, end = (_only(colours, colour) for colour in (GREEN, RED))
@@ -52,8 +52,8 @@ class Maze(View):
             x[:, row : row + 2, column : column + 2] = torch.tensor(colour, dtype=x.dtype)[:, None, None]
         y = _pixels(path.view(side, side)).long()
         drawing = {"side": side, "open": text(grid), "begin": begin, "end": end, "path": ways.places}
-        note = NO_WAY if not ways.count else SEVERAL if ways.count > 1 else ""
-        return Instance(Batch(x[None], y[None], wanted.difficulty), drawing, note, ways.count == 1)
+        note = NO_WAY if not ways.number else SEVERAL if ways.number > 1 else ""
+        return Instance(Batch(x[None], y[None], wanted.difficulty), drawing, note, ways.number == 1)
 
     def places(self, instance: Instance) -> int:
         return instance.drawing["side"] ** 2
@@ -80,7 +80,7 @@ class Ways(NamedTuple):
     """The shortest ways through a maze."""
 
     places: list[int]  # of the only one, in order; empty if there is not exactly one
-    count: int
+    number: int
 
 
 def shortest_ways(grid: Tensor, begin: int, end: int) -> Ways:

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.base import Input, Instance, View, as_levels, constant_error, flipped_places, text
+from equilibria.explorer.views.base import (
+    Input,
+    Instance,
+    View,
+    as_levels,
+    constant_error,
+    flipped_places,
+    sampled,
+    text,
+)
 from equilibria.tasks import Batch, Task
 
 ROOM = 1.1  # numbers up to this times the largest of the target can be told apart
@@ -16,7 +25,7 @@ class Numbers(View):
     drawing = "numbers"
 
     def instance(self, task: Task, wanted: Input) -> Instance:
-        batch = task.sample(1, wanted.difficulty, torch.Generator().manual_seed(wanted.seed))
+        batch = sampled(task, wanted.difficulty, wanted.seed)
         batch = self.flipped(batch, wanted) if wanted.flips else batch
         x, y = (values.double().reshape(-1) for values in (batch.x, batch.y))
         inside, scale = x.abs().max().item(), ROOM * y.abs().max().item()
