@@ -18,6 +18,7 @@ from equilibria.solvers import SOLVERS
 from equilibria.tasks import TASKS, Task
 
 LOADED = 16  # nets kept in memory
+DESCRIBED = 4096  # nets whose descriptions are
 USUAL_STEPS = 200  # where nothing says how many a net takes
 USUAL_FOLDERS = (Path("results"), Path("runs"))
 
@@ -77,7 +78,7 @@ class Catalogue:
                 path = root.name if path == "." else path
                 path = path if path not in nets or nets[path].folder == folder else f"{root.name}/{path}"
                 try:
-                    nets[path] = _described(path, folder)
+                    nets[path] = _described(path, folder, _changed(folder))
                 except (ValueError, OSError, TypeError) as error:
                     problems.append(f"{path}: {error}")
         self._nets, self._problems = nets, problems
@@ -92,7 +93,7 @@ class Catalogue:
     def model(self, net: Net) -> EquilibriumModel:
         with self._lock:
             try:
-                return self._load(net.folder, (net.folder / "config.json").stat().st_mtime_ns)
+                return self._load(net.folder, _changed(net.folder))
             except (ValueError, OSError) as error:
                 raise Refused(422, f"{net.path} cannot be opened: {error}") from error
 
@@ -134,7 +135,12 @@ def usual_roots() -> list[Path]:
 
 
 def _pair(nets: list[Net]) -> list[str]:
-    """What to open side by side: the nets with the highest and the lowest AA; among equals, scores decide."""
+    """What to open side by side: the nets with the highest and the lowest AA; among equals, scores decide.
+
+    Where some lie in a folder named after their task, as those that are shipped do, it is two of them: studies may bring
+    hundreds of others, which are opened from their figures.
+    """
+    nets = [net for net in nets if net.path.startswith(f"{net.kind}/")] or nets
 
     def merit(net: Net) -> tuple[float, float]:
         score = net.scores[-1].get("score") if net.scores else None
@@ -145,7 +151,14 @@ def _pair(nets: list[Net]) -> list[str]:
     return [ordered[-1].path, ordered[0].path]
 
 
-def _described(path: str, folder: Path) -> Net:
+def _changed(folder: Path) -> tuple[int, ...]:
+    """Tells whether the files that describe a net are still those that were read."""
+    files = [folder / name for name in ("config.json", "summary.json")]
+    return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
+
+
+@lru_cache(maxsize=DESCRIBED)
+def _described(path: str, folder: Path, changed: tuple[int, ...]) -> Net:
     config = read_config(folder)
     if config.get("task") is None:
         raise ValueError("its task is not known, so no input can be made for it")
@@ -161,5 +174,5 @@ def _described(path: str, folder: Path) -> Net:
     return Net(path, folder, kind, task.held_out(), steps, alignment, measured)
 
 
-def _loaded(folder: Path, changed: int) -> EquilibriumModel:
+def _loaded(folder: Path, changed: tuple[int, ...]) -> EquilibriumModel:
     return load(folder)

@@ -59,7 +59,8 @@ def diagnosing(problem: Problem) -> Iterator[dict[str, Any]]:
 
 def _starts(problem: Problem) -> Preparing[Starts]:
     states, kinds, lenders = [problem.usual_start], ["usual"], None
-    if problem.asked.start.kind not in ("usual", "zeros") or problem.usual_start.any():
+    kind = problem.asked.start.kind
+    if kind not in ("usual", "zeros") or (kind == "zeros" and bool(problem.usual_start.any())):
         states.append((yield from problem.start()))
         kinds.append("this")
     for number in range(problem.asked.noises):

@@ -22,7 +22,7 @@ from equilibria.explorer.watch import thinking
 FRAMES = 1  # in the head of a binary message: what it is
 HEAD = struct.Struct("<IIII")  # that, the request, the first step, the number of steps
 WORK = {"think": thinking, "diagnose": diagnosing}
-TURN = {"think": 0.06, "diagnose": 0.02}  # seconds: what one looks at goes faster than what is measured beside it
+TURN = {"think": 0.08, "diagnose": 0.02}  # seconds: what one looks at goes faster than what is measured beside it
 
 
 class Lines(StreamingResponse):
@@ -69,10 +69,8 @@ class Live:
         self.pages += 1
         page = _Page(self, socket)
         try:
-            while True:
-                await page.take(await socket.receive_text())
-        except (WebSocketDisconnect, KeyError):  # KeyError: bytes where text belongs; such a page is let go
-            pass
+            while (message := await socket.receive())["type"] == "websocket.receive":
+                await page.take(message.get("text") or message.get("bytes") or "")
         finally:
             self.pages -= 1
             page.close()
@@ -85,7 +83,7 @@ class _Page:
         self._live, self._socket = live, socket
         self._streams: dict[int, asyncio.Task[None]] = {}
 
-    async def take(self, message: str) -> None:
+    async def take(self, message: str | bytes) -> None:
         """{"id": 1, ...request} begins a stream, {"cancel": 1} ends it."""
         number = 0
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -39,15 +40,15 @@ def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> Guard:
         return FileResponse(PAGE / "index.html")
 
     async def nets(request: Request) -> Response:
-        catalogue.look()
+        await run_in_threadpool(catalogue.look)
         return JSONResponse(catalogue.data())
 
     async def think(request: Request) -> Response:
         return Lines(live.open(parsed(await _body(request))))
 
     async def study_list(request: Request) -> Response:
-        catalogue.look()
-        return JSONResponse(studies.found(catalogue))
+        await run_in_threadpool(catalogue.look)
+        return JSONResponse(await run_in_threadpool(studies.found, catalogue))
 
     async def study_file(request: Request) -> Response:
         return studies.served(catalogue, request.path_params["number"], request.path_params["path"])

@@ -205,7 +205,7 @@ export class Pane {
       if (this.judged) found.push(["starts that end right", `${right} of ${this.several.starts.length}`, right === this.several.starts.length ? "good" : "bad"]);
       if (diagnosis.diverged) found.push(["swapped starts that diverged", String(diagnosis.diverged), "bad"]);
     } else if (this.several) found.push(["several starts", `step ${this.several.last}`, ""]);
-    if (done) found.push([this.main.solver.replace("(damping=0.0)", ""), `${Math.round(done.steps / Math.max(done.seconds, 1e-3))} steps/s`, ""]);
+    if (done) found.push([this.main.solver.replace("(damping=0.0)", ""), `${done.steps} steps`, ""]);
     const text = JSON.stringify(found);
     if (text === this.chipText) return;
     this.chipText = text;
