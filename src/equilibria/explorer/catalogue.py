@@ -137,8 +137,8 @@ def usual_roots() -> list[Path]:
 def _pair(nets: list[Net]) -> list[str]:
     """What to open side by side: the nets with the highest and the lowest AA; among equals, scores decide.
 
-    Where some lie in a folder named after their task, as those that are shipped do, it is two of them: studies may bring
-    hundreds of others, which are opened from their figures.
+    Where some lie in a folder named after their task, as those that are shipped do, it is two of them: studies bring
+    many others, which are opened from their figures.
     """
     nets = [net for net in nets if net.path.startswith(f"{net.kind}/")] or nets
 

@@ -71,6 +71,8 @@ class Live:
         try:
             while (message := await socket.receive())["type"] == "websocket.receive":
                 await page.take(message.get("text") or message.get("bytes") or "")
+        except (WebSocketDisconnect, RuntimeError):  # it was closed in the middle of an answer
+            pass
         finally:
             self.pages -= 1
             page.close()
