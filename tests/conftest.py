@@ -3,8 +3,9 @@
 import os
 
 import torch
+from explorer_server import browser, explorer, page, runs
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 torch.set_num_threads(1)
 
-pytest_plugins = ["explorer_server"]  # fixtures: a running explorer, and a browser
+__all__ = ["browser", "explorer", "page", "runs"]  # fixtures: a running explorer, and a real browser

@@ -26,7 +26,7 @@ class App {
     this.dirty = true;
     attachKeys(this);
     attachSave(this);
-    onTheme(() => this.arrived());
+    onTheme(() => (state.tab === "studies" ? showStudies(this) : this.arrived()));
     onChange((solve) => this.changed(solve));
     new ResizeObserver(() => this.arrived()).observe($("panes"));
     addEventListener("hashchange", () => location.hash !== this.hash && this.open(location.hash));
@@ -38,13 +38,15 @@ class App {
   open(hash) {
     const asked = fromHash(hash);
     if (asked.tab && asked.tab !== "explore") return this.showTab(asked.tab);
-    if (asked.task && !this.nets.tasks[asked.task]) {
-      this.complain(`There is no net for the task ${asked.task} here.`);
-      delete asked.task;
-    }
+    const strange = asked.task && !this.nets.tasks[asked.task] ? asked.task : null;
+    if (strange) delete asked.task;
     const task = asked.task ?? (this.nets.tasks[TASK] ? TASK : Object.keys(this.nets.tasks)[0]);
     const begin = this.beginning(task);
-    if (!asked.task) return change({ ...begin, tab: "explore" });
+    if (!asked.task) {
+      change({ ...begin, tab: "explore" });
+      this.notice = strange ? `There is no net for the task ${strange} here.` : "";
+      return this.noted();
+    }
     asked.nets = asked.nets.map((net, i) => net ?? begin.nets[i]);
     asked.input.difficulty ??= begin.input.difficulty;
     asked.steps ??= this.usualSteps(asked.input.difficulty, asked.nets);
@@ -85,6 +87,7 @@ class App {
   changed(solve) {
     this.showTab(state.tab, false);
     this.controls.show();
+    this.notice = "";
     $("message").hidden = true;
     if (solve === null) return;
     this.panes.forEach((pane, i) => {
@@ -139,7 +142,7 @@ class App {
   // What has to be said of the input, or of what went wrong.
   noted() {
     const task = this.nets.tasks[state.task];
-    const trouble = this.panes.map((pane) => pane.trouble).find(Boolean);
+    const trouble = this.panes.map((pane) => pane.trouble).find(Boolean) || this.notice;
     $("hint").textContent = [this.panes[0].note || this.panes[1].note, this.frozen ? "" : task.edits].filter(Boolean).join(" ");
     $("hint").classList.toggle("noted", Boolean(this.panes[0].note));
     if (trouble) this.complain(trouble);
