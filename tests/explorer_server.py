@@ -44,7 +44,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "elsewhere").symlink_to(root.parent / "secret")
     study = root / "laptop" / "correlation"
     study.mkdir(parents=True)
-    (root / "laptop" / "report.html").write_text("<h1>What was reproduced</h1>")
+    (root / "laptop" / "report.html").write_text(
+        '<h1>What was reproduced</h1><img src="correlation/figure.svg" alt="">'
+    )
+    (study / "figure.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
     points = [
         {"net": "prefix_sum/fast/seed-0", "x": 1.0, "y": 1.0, "label": "settles"},
         {"net": "prefix_sum/path_dependent/seed-0", "x": 0.4, "y": 0.2, "label": "does not"},

@@ -273,7 +273,9 @@ def test_what_is_refused_is_said_in_the_page(page, explorer):
 
 
 def test_studies_open_their_nets(page, explorer):
-    page.goto(f"{explorer}/#tab=studies")
+    with page.expect_response(lambda response: response.url.endswith("figure.svg")) as figure:
+        page.goto(f"{explorer}/#tab=studies")
+    assert figure.value.ok, "a report brings its own pictures"
     expect(page.get_by_role("heading", name="Accuracy and AA")).to_be_visible()
     frame = page.frame_locator("iframe")
     expect(frame.get_by_role("heading")).to_have_text("What was reproduced")

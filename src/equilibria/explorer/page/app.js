@@ -162,6 +162,7 @@ class App {
       $(`tab-${name}`).setAttribute("aria-selected", String(name === known));
       $(`tab-${name}`).tabIndex = name === known ? 0 : -1;
     }
+    for (const id of ["save", "share"]) $(id).disabled = known !== "explore";
     if (known === "studies" && write) {
       for (const pane of this.panes) pane.stop();
       showStudies(this);
