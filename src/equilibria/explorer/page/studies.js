@@ -96,7 +96,7 @@ export async function showStudies(app) {
   for (const { title, address } of found.reports) {
     parts.push(el("p", {}, el("a", { href: address, target: "_blank", rel: "noopener" }, `${title}: open in a tab of its own`)));
     const frame = el("iframe", { src: address, title: `Report: ${title}` });
-    frame.setAttribute("sandbox", "");
+    frame.setAttribute("sandbox", "allow-same-origin"); // its own pictures, and no scripts
     parts.push(frame);
   }
   if (!found.reports.length) parts.push(el("p", { className: "empty" }, "There is none here: a reproduction writes results/<scale>/report.html."));
