@@ -1,5 +1,8 @@
 """How the explorer shows tasks: inputs are the task's own, edits do what they say, answers are painted as they are."""
 
+import threading
+import time
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -146,4 +149,26 @@ def test_turns_are_taken_in_line_and_a_stopped_job_leaves_it():
         first.stop()
         with pytest.raises(Stopped):
             first.breathe()
+    assert turns.free == 1
+
+
+def test_what_is_watched_goes_first_and_the_rest_does_not_wait_for_long():
+    turns, order = Turns(1), []
+    jobs = {name: Turn(turns, 0.0, watched=name != "diagnosis") for name in ("diagnosis", "solve", "other")}
+
+    def compute(name: str) -> None:
+        with jobs[name]:
+            for _ in range(60):
+                time.sleep(0.02)
+                order.append(name)
+                jobs[name].breathe()
+
+    threads = [threading.Thread(target=compute, args=(name,)) for name in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: order.count(name) for name in jobs} == dict.fromkeys(jobs, 60)
+    before = order[: max(place for place, name in enumerate(order) if name == "solve")]
+    assert 2 <= before.count("diagnosis") < 0.35 * len(before)
     assert turns.free == 1

@@ -28,11 +28,11 @@ class Desk:
     def running(self) -> int:
         return len(self._jobs)
 
-    def open(self, work: Work, *, seconds: float) -> "Job":
+    def open(self, work: Work, *, seconds: float, watched: bool) -> "Job":
         """Start a job whose turns take so many seconds; must be called from the event loop."""
         if self.running >= MOST_STREAMS:
             raise Refused(429, f"{MOST_STREAMS} solves are under way already; try again in a moment")
-        job = Job(work, Turn(self._turns, seconds), self._jobs.discard)
+        job = Job(work, Turn(self._turns, seconds, watched=watched), self._jobs.discard)
         self._jobs.add(job)
         job.start()
         return job

@@ -58,7 +58,7 @@ class Live:
         def work(turn: Turn) -> Any:
             return WORK[request.what](Problem(request, self._catalogue, turn, self._kept))
 
-        return self._desk.open(work, seconds=TURN[request.what])
+        return self._desk.open(work, seconds=TURN[request.what], watched=request.what == "think")
 
     async def page(self, socket: WebSocket) -> None:
         """Serve one page until it is closed; its solves end with it."""
