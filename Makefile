@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: quickstart test lint types bench check-results clean
+.PHONY: quickstart test lint types browser bench screenshots check-results clean
 
 quickstart: $(READY)
 	$(BIN)/equilibria quickstart
 
-test: lint types
+test: lint types browser
 	$(BIN)/python -m pytest
 
 lint: $(READY)
@@ -23,6 +23,15 @@ bench: $(READY)
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/sweeps.py
+	$(BIN)/python benchmarks/explorer.py
+
+browser:  # Debian's Chromium, which the tests of the explorer drive, and the font of its screenshots
+	@command -v chromium > /dev/null || { \
+		run=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$run apt-get update --quiet && $$run apt-get install --yes --quiet --no-install-recommends chromium fonts-inter; }
+
+screenshots: $(READY) browser  # of the explorer, for the docs
+	$(BIN)/python docs/screenshots.py
 
 check-results: $(READY)  # measures every shipped net and every study again, without training
 	$(BIN)/equilibria evaluate results/*/*/seed-* --check

@@ -21,7 +21,7 @@ CORE = [
     "model",
 ]
 APART = ["tasks"]  # know nothing of the core, nor the core of them
-ABOVE = ["nets", "folders", "hub", "diagnostics", "training", "studies", "cli", "__main__"]  # may use both
+ABOVE = ["nets", "folders", "hub", "diagnostics", "training", "studies", "explorer", "cli", "__main__"]  # may use both
 SOURCE = Path(equilibria.__file__).parent
 
 

@@ -1,6 +1,6 @@
 """The command line.
 
-`equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | reproduce`
+`equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | reproduce | explore`
 """
 
 import sys
@@ -12,6 +12,7 @@ import tyro
 from equilibria.cli.attack import Attack
 from equilibria.cli.diagnose import Diagnose
 from equilibria.cli.evaluate import Evaluate
+from equilibria.cli.explore import Explore
 from equilibria.cli.listing import List
 from equilibria.cli.measure import Measure
 from equilibria.cli.quickstart import Quickstart
@@ -41,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[Attack, tyro.conf.subcommand("attack")]
             | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")]
-            | Annotated[Reproduce, tyro.conf.subcommand("reproduce")],
+            | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+            | Annotated[Explore, tyro.conf.subcommand("explore")],
             args=arguments,
             prog="equilibria",
             description="Train, measure and use networks that think until they settle.",

@@ -1,0 +1,49 @@
+// Small helpers around the document.
+
+export const $ = (id) => document.getElementById(id);
+
+// A new element: el("button", { className: "chip", onclick: f }, "text", child, ...).
+export function el(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key.startsWith("aria-") || key === "role" || key === "for") made.setAttribute(key, value);
+    else made[key] = value;
+  }
+  made.append(...children);
+  return made;
+}
+
+// A canvas's context in CSS pixels, sharp on every screen; null while the canvas is not shown.
+export function context(canvas) {
+  const { clientWidth: w, clientHeight: h } = canvas;
+  if (!w || !h) return null;
+  const ratio = Math.min(3, window.devicePixelRatio || 1);
+  const [wide, high] = [Math.round(w * ratio), Math.round(h * ratio)];
+  if (canvas.width !== wide || canvas.height !== high) [canvas.width, canvas.height] = [wide, high];
+  const g = canvas.getContext("2d");
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  g.clearRect(0, 0, w, h);
+  return { g, w, h };
+}
+
+export function bytes(text) {
+  const raw = atob(text);
+  const found = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) found[i] = raw.charCodeAt(i);
+  return found;
+}
+
+// 0.00042 -> 4.2e-4, 0.993 -> 0.993.
+export function short(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value !== 0 && Math.abs(value) < 1e-3) return value.toExponential(1);
+  return value.toFixed(Math.abs(value) < 10 ? 3 : 1);
+}
+
+let spoken = "";
+// Say something to screen readers, once.
+export function say(text) {
+  if (text === spoken) return;
+  spoken = text;
+  $("spoken").textContent = text;
+}

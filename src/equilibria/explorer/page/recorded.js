@@ -1,0 +1,79 @@
+// Solves that were recorded: an exported page plays them, without a server, also from a disk.
+
+import { bytes } from "./dom.js";
+
+const PACE = 30; // milliseconds between two packets, so that it looks like it did
+
+// The same request, written the same way, whoever wrote it.
+function keyOf(value) {
+  if (Array.isArray(value)) return `[${value.map(keyOf).join()}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  return `{${Object.keys(value).sort().map((name) => `${name}:${keyOf(value[name])}`).join()}}`;
+}
+
+// Events that were written as JSON, compressed, and made a string.
+function unpacked(text) {
+  const stream = new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+export class Recorded {
+  constructor(index) {
+    this.views = index.views; // what was recorded: { task, nets, difficulty, seeds, starts, solvers, steps }
+    this.files = new Map(index.recordings.map(({ request, file }) => [keyOf(request), file]));
+    this.loaded = new Map();
+    window.explorerRecording = (file, text) => this.loaded.get(file).resolve(unpacked(text));
+  }
+
+  view(task) {
+    return this.views.find((view) => view.task === task);
+  }
+
+  seeds(task) {
+    return this.view(task).seeds;
+  }
+
+  nextSeed(task, seed) {
+    const seeds = this.seeds(task);
+    return seeds[(seeds.indexOf(seed) + 1) % seeds.length];
+  }
+
+  // Recordings are scripts, because a page on a disk may load scripts and nothing else.
+  load(file) {
+    if (!this.loaded.has(file)) {
+      const promise = Promise.withResolvers();
+      this.loaded.set(file, promise);
+      const script = document.createElement("script");
+      script.src = file;
+      script.onerror = () => promise.reject(new Error(`${file} is missing beside this page`));
+      document.head.append(script);
+    }
+    return this.loaded.get(file).promise;
+  }
+
+  open(request, handle) {
+    let over = false;
+    const file = this.files.get(keyOf(request));
+    if (!file) {
+      const reason = "This page is a recording, and this was not recorded; `equilibria explore` shows everything.";
+      queueMicrotask(() => over || handle({ event: "refused", status: 404, reason }));
+      return () => (over = true);
+    }
+    const play = async () => {
+      try {
+        for (const event of await this.load(file)) {
+          if (over) return;
+          if (event.event === "frames") {
+            await new Promise((done) => setTimeout(done, PACE));
+            if (over) return;
+            handle({ ...event, data: bytes(event.data).buffer });
+          } else handle(event);
+        }
+      } catch (error) {
+        if (!over) handle({ event: "refused", status: 404, reason: error.message });
+      }
+    };
+    play();
+    return () => (over = true);
+  }
+}

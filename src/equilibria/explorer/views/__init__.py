@@ -1,0 +1,17 @@
+"""How tasks are shown. To show another: a `View`, a line here, and a drawing in `page/views`."""
+
+from equilibria.explorer.views.base import Input, Instance, View, judged
+from equilibria.explorer.views.bits import Bits
+from equilibria.explorer.views.digit import Digit
+from equilibria.explorer.views.maze import Maze
+from equilibria.explorer.views.numbers import Edges, Matrix
+
+VIEWS: dict[str, View] = {  # by the task's name in TASKS
+    "prefix_sum": Bits(),
+    "mazes": Maze(),
+    "blurry_mnist": Digit(),
+    "matrix_inversion": Matrix(),
+    "edge_copy": Edges(),
+}
+
+__all__ = ["VIEWS", "Input", "Instance", "View", "judged"]

@@ -1,0 +1,304 @@
+"""The explorer's page, driven in a real browser as people use it."""
+
+import json
+import re
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from explorer_server import FREED, SMALL, called, events
+from playwright.sync_api import Browser, Page, expect
+
+SIDE, MARGIN = 11, 6  # places of a 9x9 maze with its walls, and pixels around it
+OVER = re.compile("Right from step|Not right within|then lost|not judged")
+MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 9, "seed": 1}, "steps": 1}
+
+
+def opened(page: Page, address: str, view: str = SMALL) -> None:
+    """Open a view and wait until both nets are done."""
+    page.goto(f"{address}/{view}")
+    for side in ("left", "right"):
+        expect(page.locator(f"#verdict-{side}")).to_have_text(OVER)
+
+
+def place_of(page: Page, place: int, side: str = "left") -> tuple[float, float]:
+    """Where on the page a place of the maze is."""
+    box = page.locator(f"#answer-{side}").bounding_box()
+    assert box
+    size = (box["width"] - 2 * MARGIN) / SIDE
+    row, column = divmod(place, SIDE)
+    return box["x"] + MARGIN + (column + 0.5) * size, box["y"] + MARGIN + (row + 0.5) * size
+
+
+def drawing(address: str) -> dict:
+    return events(address, MAZE)[0]["drawing"]
+
+
+def step(page: Page) -> int:
+    return int(page.locator("#step-number").inner_text().split("/")[0])
+
+
+def test_it_opens_with_two_nets_that_differ(page, explorer):
+    opened(page, explorer)
+    expect(page.locator("#net-left")).to_have_value("mazes/fast/seed-0")
+    expect(page.locator("#net-right")).to_have_value("mazes/path_dependent/seed-0")
+    expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
+    expect(page.locator("#answer-left")).to_have_attribute("aria-label", re.compile("places marked as the way"))
+    assert page.evaluate("document.fonts.size") == 0, "no font is loaded from anywhere"
+
+
+def test_without_a_link_it_opens_a_maze_larger_than_any_in_training(page, explorer):
+    page.goto(explorer)
+    expect(page.locator("#difficulty")).to_have_value("25")
+    expect(page.locator("#now-left")).to_have_text(re.compile(r"step \d+: \d+ places marked"))
+    expect(page.locator("#steps")).to_have_value("400")
+
+
+def test_walls_are_drawn_and_removed_and_a_maze_without_a_way_is_said_to_have_none(page, explorer):
+    opened(page, explorer)
+    maze = drawing(explorer)
+    gap = maze["path"][1]
+    page.mouse.click(*place_of(page, gap))
+    expect(page.locator("#hint")).to_contain_text("There is no way from start to end")
+    expect(page.locator("#verdict-right")).to_have_text("not judged")
+    assert f"flips={_base36(gap)}" in page.url
+    page.click("#undo")
+    expect(page.locator("#hint")).not_to_contain_text("no way")
+    expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
+    assert "flips" not in page.url
+
+
+def test_a_stroke_draws_walls_on_either_pane(page, explorer):
+    opened(page, explorer)
+    corner = 2 * SIDE + 2  # between four cells: always a wall
+    page.mouse.move(*place_of(page, corner, "right"))
+    page.mouse.down()
+    page.mouse.move(*place_of(page, corner + 2, "right"), steps=8)
+    page.mouse.up()
+    expect(page.locator("#undo")).to_be_enabled()
+    expect(page.locator("#verdict-left")).to_have_text(OVER)
+    assert "flips=" in page.url
+
+
+def test_the_end_is_moved(page, explorer):
+    opened(page, explorer)
+    maze = drawing(explorer)
+    page.mouse.move(*place_of(page, maze["end"]))
+    page.mouse.down()
+    page.mouse.move(*place_of(page, maze["path"][2]), steps=6)
+    page.mouse.up()
+    expect(page.locator("#verdict-left")).to_have_text(OVER)
+    expect(page.locator("#undo")).to_be_enabled()
+    assert "&end=" in page.url
+
+
+def test_bits_are_toggled(page, explorer):
+    opened(page, explorer, "#task=prefix_sum&difficulty=16&seed=0&steps=30&others=-1")
+    before = page.locator("#answer-left").get_attribute("aria-label")
+    box = page.locator("#answer-left").bounding_box()
+    page.mouse.click(box["x"] + 12, box["y"] + 12)
+    expect(page.locator("#undo")).to_be_enabled()
+    assert "flips=0" in page.url
+    expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
+    assert before
+    expect(page.locator("#history-left")).to_be_visible()
+
+
+def test_steps_are_scrubbed_with_the_pointer_and_the_keyboard(page, explorer):
+    opened(page, explorer)
+    rail = page.locator("#step").bounding_box()
+    page.mouse.click(rail["x"] + rail["width"] / 2, rail["y"] + rail["height"] / 2)
+    assert 12 <= step(page) <= 18
+    page.locator("#step").press("Home")
+    expect(page.locator("#step-number")).to_have_text("0 / 30")
+    page.locator("#step").press("ArrowRight")
+    expect(page.locator("#now-left")).to_have_text(re.compile("step 1:"))
+    page.click("#forward")
+    expect(page.locator("#now-right")).to_have_text(re.compile("step 2:"))
+    assert "step=2" in page.url
+
+
+def test_it_plays_and_pauses(browser: Browser, explorer):
+    context = browser.new_context(viewport={"width": 1200, "height": 800})  # with motion
+    page = context.new_page()
+    opened(page, explorer)
+    page.keyboard.press("Home")
+    expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
+    page.click("#play")
+    expect(page.locator("#step-number")).to_have_text(re.compile(r"^([3-9]|\d\d) /"))
+    page.keyboard.press("p")
+    expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
+    stands = step(page)
+    page.wait_for_timeout(300)
+    assert step(page) == stands
+    context.close()
+
+
+def test_solvers_and_starts_are_switched(page, explorer):
+    opened(page, explorer)
+    page.select_option("#solver", "broyden")
+    expect(page.locator("#chips-left")).to_contain_text("Broyden(memory=50)")
+    page.select_option("#start", "noise")
+    page.fill("#scale", "2")
+    page.press("#scale", "Enter")
+    expect(page.locator("#verdict-left")).to_have_text(OVER)
+    assert "start=noise&scale=2" in page.url
+    page.select_option("#start", "other")
+    expect(page.locator("#verdict-left")).to_have_text(OVER)
+
+
+def test_a_diagnosis_appears_beside_the_answer(page, explorer):
+    opened(page, explorer, SMALL.replace("others=-1", "others=3"))
+    for side in ("left", "right"):
+        expect(page.locator(f"#chips-{side}")).to_contain_text("AA of this input")
+        expect(page.locator(f"#paths-{side}")).to_have_attribute("aria-label", re.compile("AA of this input"))
+    expect(page.locator("#chips-left")).to_contain_text("6 of 6")
+    expect(page.locator("#chips-left")).to_contain_text(re.compile("settled|at rest|not at rest|in a cycle"))
+    page.get_by_role("button", name="zoom in").first.click()
+    expect(page.get_by_role("button", name="zoom out")).to_be_visible()
+
+
+def test_a_link_shows_the_same_view_to_somebody_else(page, browser, explorer):
+    opened(page, explorer)
+    page.mouse.click(*place_of(page, 2 * SIDE + 2))
+    page.select_option("#solver", "anderson")
+    expect(page.locator("#chips-left")).to_contain_text("Anderson")
+    page.locator("#step").press("Home")
+    for _ in range(4):
+        page.keyboard.press(".")
+    page.click("#share")
+    context = browser.new_context(viewport={"width": 900, "height": 900})
+    other = context.new_page()
+    opened(other, explorer, page.url.split("/")[-1] if "#" not in page.url else page.url[page.url.index("#") :])
+    for name in ("#verdict-left", "#verdict-right", "#now-left", "#step-number"):
+        assert other.locator(name).inner_text() == page.locator(name).inner_text()
+    assert other.locator("#solver").input_value() == "anderson"
+    context.close()
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "json"])
+def test_the_view_is_exported(page, explorer, tmp_path: Path, kind):
+    opened(page, explorer, SMALL.replace("others=-1", "others=3"))
+    expect(page.locator("#chips-right")).to_contain_text("AA of this input")
+    page.click("#save")
+    with page.expect_download() as download:
+        page.click(f"[data-save={kind}]")
+    file = tmp_path / f"view.{kind}"
+    download.value.save_as(file)
+    if kind == "png":
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert file.stat().st_size > 20_000
+    elif kind == "svg":
+        texts = [element.text for element in ET.parse(file).iter() if element.tag.endswith("text")]
+        assert "mazes/fast/seed-0" in texts
+    else:
+        data = json.loads(file.read_text())
+        assert data["format"] == "equilibria-view-1"
+        assert len(data["panes"][0]["steps"]["residual"]) == 31
+        assert data["panes"][1]["diagnosis"]["done"]["alignment"] is not None
+        assert data["input"]["seed"] == 1
+
+
+def test_it_fits_a_phone(browser, explorer):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, color_scheme="light")
+    page = context.new_page()
+    opened(page, explorer)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    left, right = (page.locator(f"#answer-{side}").bounding_box() for side in ("left", "right"))
+    assert right["y"] > left["y"] + left["height"], "one below the other"
+    assert left["width"] > 300
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.locator("#answer-left").scroll_into_view_if_needed()
+    page.touchscreen.tap(*place_of(page, 2 * SIDE + 2))
+    expect(page.locator("#undo")).to_be_enabled()
+    context.close()
+
+
+def test_the_keyboard_alone_is_enough(page, explorer):
+    opened(page, explorer)
+    seed = page.locator("#seed").input_value()
+    page.keyboard.press("n")
+    expect(page.locator("#seed")).not_to_have_value(seed)
+    page.keyboard.press("2")
+    expect(page.locator("#solver")).to_have_value("anderson")
+    page.keyboard.press("r")
+    expect(page.locator("#start")).to_have_value("noise")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "answer-left":
+            break
+    expect(page.locator("#answer-left")).to_be_focused()
+    for key in ("ArrowUp", "ArrowLeft", "ArrowUp"):  # the first puts the cursor into the middle
+        page.keyboard.press(key)
+    expect(page.locator("#spoken")).to_contain_text("row 5, column 5")
+    page.keyboard.press("Space")
+    expect(page.locator("#undo")).to_be_enabled()
+    page.keyboard.press("?")
+    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Keys")).not_to_be_visible()
+
+
+def test_everything_has_a_name_for_screen_readers(page, explorer):
+    opened(page, explorer)
+    for role in ("button", "combobox", "spinbutton", "slider", "tab", "application", "img"):
+        for element in page.get_by_role(role).all():  # pyright: ignore[reportArgumentType]
+            nameless = element.evaluate(
+                "e => !(e.ariaLabel || e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim())"
+            )
+            assert not nameless, element.evaluate("e => e.outerHTML")
+    assert page.locator("html").get_attribute("lang") == "en"
+
+
+def test_what_is_refused_is_said_in_the_page(page, explorer):
+    page.goto(f"{explorer}/{SMALL.replace('difficulty=9', 'difficulty=10')}")
+    expect(page.locator("#message")).to_contain_text("odd number")
+    page.goto("about:blank")
+    page.goto(f"{explorer}/{SMALL}&left=../secret/net")
+    expect(page.locator("#message")).to_contain_text("there is no net")
+    page.goto("about:blank")
+    page.goto(f"{explorer}/#task=chess")
+    expect(page.locator("#message")).to_contain_text("no net for the task chess")
+    page.goto("about:blank")
+    opened(page, explorer)
+    page.fill("#steps", "5000")
+    page.press("#steps", "Enter")
+    expect(page.locator("#message")).to_contain_text("Steps")
+    page.select_option("#task", "prefix_sum")
+    expect(page.locator("#verdict-left")).to_have_text(OVER)
+    expect(page.locator("#message")).to_be_hidden()
+
+
+def test_studies_open_their_nets(page, explorer):
+    with page.expect_response(lambda response: response.url.endswith("figure.svg")) as figure:
+        page.goto(f"{explorer}/#tab=studies")
+    assert figure.value.ok, "a report brings its own pictures"
+    expect(page.get_by_role("heading", name="Accuracy and AA")).to_be_visible()
+    frame = page.frame_locator("iframe")
+    expect(frame.get_by_role("heading")).to_have_text("What was reproduced")
+    page.get_by_role("button", name=re.compile("does not")).click()
+    expect(page.locator("#net-left")).to_have_value("prefix_sum/path_dependent/seed-0")
+    expect(page.locator("#net-right")).to_have_value("prefix_sum/fast/seed-0")
+    expect(page.locator("#verdict-right")).to_have_text(OVER)
+
+
+def test_a_closed_tab_frees_its_solve(browser, explorer):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{explorer}/#task=mazes&difficulty=59&seed=1&steps=2000")
+    expect(page.locator("#now-left")).to_have_text(re.compile(r"step [1-9]"))
+    assert called(f"{explorer}/api/health")[1]["solves"] >= 2
+    page.close()
+    closed = time.monotonic()
+    while called(f"{explorer}/api/health")[1]["solves"]:
+        assert time.monotonic() - closed < FREED
+        time.sleep(0.02)
+    context.close()
+
+
+def _base36(number: int) -> str:
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    return digits[number] if number < 36 else _base36(number // 36) + digits[number % 36]

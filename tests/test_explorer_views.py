@@ -1,0 +1,174 @@
+"""How the explorer shows tasks: inputs are the task's own, edits do what they say, answers are painted as they are."""
+
+import threading
+import time
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from equilibria.explorer.limits import Refused
+from equilibria.explorer.turns import Stopped, Turn, Turns
+from equilibria.explorer.views import VIEWS, Input, judged
+from equilibria.explorer.views.maze import NO_WAY, SEVERAL, shortest_ways
+from equilibria.tasks import TASKS, Mazes, PrefixSum, Task
+
+DIFFICULTY = {"prefix_sum": 20, "mazes": 13, "matrix_inversion": 0.5, "edge_copy": 6}
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def instance(name: str, **changes):
+    return VIEWS[name].instance(TASKS[name](), Input(DIFFICULTY[name], **changes))
+
+
+def test_every_task_is_shown():
+    assert VIEWS.keys() == TASKS.keys()
+
+
+@pytest.mark.parametrize("name", DIFFICULTY)
+def test_an_input_that_nobody_changed_is_the_task_s_own(name):
+    for seed in range(3):
+        batch = TASKS[name]().sample(1, DIFFICULTY[name], generator(seed))
+        found = instance(name, seed=seed)
+        assert found.judged
+        assert torch.equal(found.batch.x, batch.x)
+        assert torch.equal(found.batch.y, batch.y)
+
+
+@pytest.mark.parametrize("name", DIFFICULTY)
+def test_the_perfect_answer_is_right_and_the_constant_is_not(name):
+    task: Task = TASKS[name]()
+    found = instance(name, seed=1)
+    for prediction, expected in ((task.perfect(found.batch), True), (task.constant(found.batch), False)):
+        _, right = judged(task, prediction, found)
+        share = VIEWS[name].share(prediction, found)
+        painted = VIEWS[name].painted(prediction, found)
+        assert right.item() is expected
+        assert (share.item() == pytest.approx(1)) is expected
+        assert painted.shape == (1, VIEWS[name].places(found))
+        if name in ("prefix_sum", "mazes"):
+            assert bool((painted >> 7).any()) is not expected, "wrong places are marked"
+
+
+@given(st.sets(st.integers(0, 19)), st.integers(0, 50))
+@settings(max_examples=30, deadline=None)
+def test_toggled_bits(flips, seed):
+    before, after = instance("prefix_sum", seed=seed), instance("prefix_sum", seed=seed, flips=tuple(flips))
+    changed = (before.batch.x != after.batch.x)[0, 0].nonzero()[:, 0].tolist()
+    assert changed == sorted(flips)
+    assert torch.equal(after.batch.y, (after.batch.x[:, 0] > 0).long().cumsum(1) % 2)
+
+
+def test_a_start_that_is_walled_in_has_no_way_out_and_that_is_said():
+    drawing = instance("mazes", seed=1).drawing
+    gap = drawing["path"][1]
+    found = instance("mazes", seed=1, flips=(gap,))
+    assert found.note == NO_WAY
+    assert not found.judged
+    score, right = judged(Mazes(), Mazes().perfect(found.batch), found)
+    assert score.isnan().all()
+    assert not right.any()
+
+
+def test_a_maze_with_several_shortest_ways_is_not_judged():
+    side = 15
+    everything = tuple(r * side + c for r in range(1, side - 1) for c in range(1, side - 1))
+    before = instance("mazes", seed=1)
+    closed = [place for place in everything if not _open(before, place, side)]
+    found = instance("mazes", seed=1, flips=tuple(closed), begin=side + 1, end=3 * side + 3)
+    assert found.note == SEVERAL
+
+
+def _open(found, place: int, side: int) -> bool:
+    row, column = divmod(place, side)
+    return bool(found.batch.x[0, :, 2 * row + 1, 2 * column + 1].amax() > 0.5)
+
+
+def test_the_way_is_found_from_any_start_and_end():
+    drawing = instance("mazes", seed=2).drawing
+    path = drawing["path"]
+    moved = instance("mazes", seed=2, begin=path[-1], end=path[0])
+    assert moved.drawing["path"] == path[::-1]
+    shorter = instance("mazes", seed=2, end=path[-3])
+    assert shorter.drawing["path"] == path[:-2]
+
+
+def test_shortest_ways_are_counted():
+    room = torch.zeros(5, 5, dtype=torch.bool)
+    room[1:4, 1:4] = True
+    assert shortest_ways(room, 6, 18).number == 6
+    assert shortest_ways(room, 6, 8) == ([6, 7, 8], 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("prefix_sum", {"flips": (20,)}),
+        ("mazes", {"flips": (3,)}),
+        ("mazes", {"begin": 16, "end": 16}),
+        ("mazes", {"begin": 32}),
+        ("matrix_inversion", {"flips": (21,)}),
+        ("edge_copy", {"flips": (36,)}),
+    ],
+)
+def test_impossible_edits_are_refused(name, changes):
+    with pytest.raises(Refused) as refused:
+        instance(name, **changes)
+    assert refused.value.status == 422
+
+
+def test_numbers_are_negated_where_that_is_possible():
+    before, after = instance("edge_copy"), instance("edge_copy", flips=(5,))
+    assert after.batch.x.flatten()[5] == -before.batch.x.flatten()[5]
+    matrix = instance("matrix_inversion", flips=(1,))
+    assert torch.equal(matrix.batch.x, matrix.batch.x.mT)
+    inverse = torch.linalg.inv(matrix.batch.x.double())
+    assert torch.allclose(matrix.batch.y.double(), inverse, rtol=1e-2, atol=1e-3)
+
+
+def test_difficulties_beyond_the_limits_are_refused():
+    for value in (0, 2000, "many", None, True, 10.5):
+        with pytest.raises(Refused):
+            VIEWS["prefix_sum"].checked(PrefixSum(), Input(value))
+    VIEWS["prefix_sum"].checked(PrefixSum(), Input(1024))
+
+
+def test_turns_are_taken_in_line_and_a_stopped_job_leaves_it():
+    turns = Turns(1)
+    first, second = Turn(turns, 0.0), Turn(turns, 0.0)
+    with first:
+        assert turns.free == 0
+        first.breathe()  # nobody waits, so it goes on
+        second.stop()
+        with pytest.raises(Stopped), second:
+            pass
+        first.stop()
+        with pytest.raises(Stopped):
+            first.breathe()
+    assert turns.free == 1
+
+
+def test_what_is_watched_goes_first_and_the_rest_does_not_wait_for_long():
+    turns, order = Turns(1), []
+    jobs = {name: Turn(turns, 0.0, watched=name != "diagnosis") for name in ("diagnosis", "solve", "other")}
+
+    def compute(name: str) -> None:
+        with jobs[name]:
+            for _ in range(60):
+                time.sleep(0.02)
+                order.append(name)
+                jobs[name].breathe()
+
+    threads = [threading.Thread(target=compute, args=(name,)) for name in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: order.count(name) for name in jobs} == dict.fromkeys(jobs, 60)
+    before = order[: max(place for place, name in enumerate(order) if name == "solve")]
+    assert 2 <= before.count("diagnosis") < 0.35 * len(before)
+    assert turns.free == 1
