@@ -20,9 +20,11 @@ def finished() -> list:
 
 
 def test_a_sample_of_the_rows_is_what_the_nets_give():
-    checked = check(finished(), LAPTOP, RESULTS, sample=SAMPLE, workers=1)
+    studies, store = finished(), Store(RESULTS / LAPTOP.name)
+    there = {block.key for study in studies for block in store.blocks(study)}
+    checked = check(studies, LAPTOP, RESULTS, sample=SAMPLE, workers=1)
     assert checked.passed, checked.wrong
-    assert checked.measured == SAMPLE
+    assert checked.measured == min(SAMPLE, len(there))
 
 
 def test_the_report_is_that_of_these_studies():
