@@ -18,6 +18,7 @@ RESULTS = Path(__file__).parent.parent / "results"
 # Recipe -> (difficulty, how good the median of the seeds must be), scores and errors alike.
 PROMISED = {
     "prefix_sum/fast": {64: 0.999, 128: 0.999, 256: 0.999, 512: 0.999, 1024: 0.99},
+    "mazes/fast": {9: 0.999, 13: 0.99, 25: 0.95},
     "blurry_mnist/fast": {},
     "matrix_inversion/fast": {0.5: 0.0108, 0.1: 0.2083},
     "edge_copy/fast": {10: 1e-4, 15: 1e-4, 30: 1e-4},
