@@ -276,13 +276,13 @@ def test_the_report_is_whole_and_on_its_own(made):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["corelation"], "there is no study 'corelation'; did you mean correlation? There are: correlation"),
+        (["corelation"], "there is no study 'corelation'; did you mean correlation or"),
         (["zzz"], "there is no study 'zzz'; choose one of"),
         (
             ["--all", "--scale", "laptp"],
             "there is no scale 'laptp'; did you mean laptop? There are: smoke, laptop, paper",
         ),
-        ([], "name the studies, or give --all; there are: correlation"),
+        ([], "name the studies, or give --all; there are: trajectories"),
         (["correlation", "--all"], "--all means every study"),
         (["correlation", "--sample", "3"], "--sample is about --check"),
         (["correlation", "--workers", "-1"], "--workers must be >= 0"),

@@ -93,3 +93,8 @@ class Team:
         if len(buffer):
             dist.broadcast(torch.frombuffer(buffer, dtype=torch.uint8), 0)
         return bytes(buffer)
+
+    def gather(self) -> None:
+        """Wait until everybody is here: nobody may hang up while another still listens."""
+        if self.size > 1:
+            dist.barrier()

@@ -82,6 +82,7 @@ def train(
         else:
             run.claim(recipe)
             team.spread(NOTHING_TO_DO)
+            team.gather()
     return run
 
 
@@ -89,6 +90,7 @@ def _follow(trainer: Trainer) -> None:
     """What a member does that does not lead: the same steps, and nothing else."""
     state = trainer.team.spread()
     if state == NOTHING_TO_DO:
+        trainer.team.gather()
         return
     if state != FROM_THE_BEGINNING:
         trainer.restore(unpack(state, Path("the leader's state")))
