@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -66,8 +66,7 @@ def explorer(runs: Path) -> Iterator[str]:
     """The address of a server that runs as a user would run it."""
     command = [sys.executable, "-m", "equilibria", "explore", str(runs), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
+        found = re.search(r"http://\S+", cast(IO[str], process.stdout).readline())
         assert found, "the explorer did not start"
         yield found[0].rstrip("/")
         process.terminate()

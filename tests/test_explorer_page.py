@@ -2,12 +2,11 @@
 
 import json
 import re
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from explorer_server import FREED, SMALL, called, events
+from explorer_server import SMALL, events
 from playwright.sync_api import Browser, Page, expect
 
 SIDE, MARGIN = 11, 6  # places of a 9x9 maze with its walls, and pixels around it
@@ -196,7 +195,7 @@ def test_the_view_is_exported(page, explorer, tmp_path: Path, kind):
         data = json.loads(file.read_text())
         assert data["format"] == "equilibria-view-1"
         assert len(data["panes"][0]["steps"]["residual"]) == 31
-        assert data["panes"][1]["diagnosis"]["done"]["alignment"] is not None
+        assert -1 <= data["panes"][1]["diagnosis"]["done"]["alignment"] <= 1
         assert data["input"]["seed"] == 1
 
 
@@ -283,20 +282,6 @@ def test_studies_open_their_nets(page, explorer):
     expect(page.locator("#net-left")).to_have_value("prefix_sum/path_dependent/seed-0")
     expect(page.locator("#net-right")).to_have_value("prefix_sum/fast/seed-0")
     expect(page.locator("#verdict-right")).to_have_text(OVER)
-
-
-def test_a_closed_tab_frees_its_solve(browser, explorer):
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"{explorer}/#task=mazes&difficulty=59&seed=1&steps=2000")
-    expect(page.locator("#now-left")).to_have_text(re.compile(r"step [1-9]"))
-    assert called(f"{explorer}/api/health")[1]["solves"] >= 2
-    page.close()
-    closed = time.monotonic()
-    while called(f"{explorer}/api/health")[1]["solves"]:
-        assert time.monotonic() - closed < FREED
-        time.sleep(0.02)
-    context.close()
 
 
 def _base36(number: int) -> str:

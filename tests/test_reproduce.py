@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,10 +15,9 @@ import pytest
 from small_study import SMOKE, Broken, Slow, Small
 
 from equilibria.cli import main
-from equilibria.studies import SCALES, STUDIES, Audience, reproduce
+from equilibria.studies import STUDIES, Audience, reproduce
 from equilibria.studies.measures.profile import Profile
-from equilibria.tasks import Mazes
-from equilibria.training import Recipe, Run, Trainer
+from equilibria.training import Run
 
 SCRIPT = Path(__file__).parent / "small_study.py"
 COMMAND = ["reproduce", "small", "--scale", "smoke", "--workers", "1", "--out"]
@@ -273,51 +271,11 @@ def test_the_report_is_whole_and_on_its_own(made):
     assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["corelation"], "there is no study 'corelation'; did you mean correlation or"),
-        (["zzz"], "there is no study 'zzz'; choose one of"),
-        (
-            ["--all", "--scale", "laptp"],
-            "there is no scale 'laptp'; did you mean laptop? There are: smoke, laptop, paper",
-        ),
-        ([], "name the studies, or give --all; there are: trajectories"),
-        (["correlation", "--all"], "--all means every study"),
-        (["correlation", "--sample", "3"], "--sample is about --check"),
-        (["correlation", "--workers", "-1"], "--workers must be >= 0"),
-        (["correlation", "--gpus", "1"], "add --on ray"),
-    ],
-)
-def test_mistakes_are_told(words, message, tmp_path, capsys):
-    assert main(["reproduce", *words, "--out", str(tmp_path / "results")]) == 1
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "results").exists()
-
-
 def test_the_list(copy, capsys):
     assert main(["reproduce", "--list", "--scale", "smoke", "--out", str(copy), "--json"]) == 0
     (row,) = [row for row in json.loads(capsys.readouterr().out) if row["study"] == "small"]
     assert row["nets"] == "3/3"
     assert row["claims"] == "1 holds, 1 does not hold"
-
-
-def _kind(recipe: Recipe) -> tuple:
-    parts = (recipe.task, recipe.solver, recipe.gradient, recipe.start, *recipe.extras)
-    return (recipe.net, recipe.pretraining is None, *(type(part) for part in parts))
-
-
-def test_every_kind_of_net_of_the_paper_takes_a_training_step():
-    """Of two examples, and mazes of 5x5; nets with a pretraining take a step of what comes after it too."""
-    scale = SCALES["paper"]
-    recipes = [step.member.recipe for study in STUDIES.values() for step in study.plan(scale)]
-    kinds = {_kind(recipe): recipe for recipe in recipes}
-    for recipe in kinds.values():
-        assert Recipe.from_json(recipe.to_json()) == recipe
-        task = replace(recipe.task, train_difficulties=(5,)) if isinstance(recipe.task, Mazes) else recipe.task
-        small = replace(recipe, task=task, optim=replace(recipe.optim, batch=2), pool=0)
-        for one in {small.id: small, (after := replace(small, pretraining=None)).id: after}.values():
-            assert Trainer(one).step().step == 1
 
 
 def test_a_profile_is_what_it_was(made):

@@ -1,0 +1,21 @@
+"""What becomes of the solves of a page that is closed."""
+
+import re
+import time
+
+from explorer_server import FREED, called
+from playwright.sync_api import expect
+
+
+def test_a_closed_tab_frees_its_solve(browser, explorer):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{explorer}/#task=mazes&difficulty=59&seed=1&steps=2000")
+    expect(page.locator("#now-left")).to_have_text(re.compile(r"step [1-9]"))
+    assert called(f"{explorer}/api/health")[1]["solves"] >= 2
+    page.close()
+    closed = time.monotonic()
+    while called(f"{explorer}/api/health")[1]["solves"]:
+        assert time.monotonic() - closed < FREED
+        time.sleep(0.02)
+    context.close()

@@ -1,0 +1,25 @@
+"""The paper's own settings can be trained."""
+
+from dataclasses import replace
+
+from equilibria.studies import SCALES, STUDIES
+from equilibria.tasks import Mazes
+from equilibria.training import Recipe, Trainer
+
+
+def _kind(recipe: Recipe) -> tuple:
+    parts = (recipe.task, recipe.solver, recipe.gradient, recipe.start, *recipe.extras)
+    return (recipe.net, recipe.pretraining is None, *(type(part) for part in parts))
+
+
+def test_every_kind_of_net_of_the_paper_takes_a_training_step():
+    """Of two examples, and mazes of 5x5; nets with a pretraining take a step of what comes after it too."""
+    scale = SCALES["paper"]
+    recipes = [step.member.recipe for study in STUDIES.values() for step in study.plan(scale)]
+    kinds = {_kind(recipe): recipe for recipe in recipes}
+    for recipe in kinds.values():
+        assert Recipe.from_json(recipe.to_json()) == recipe
+        task = replace(recipe.task, train_difficulties=(5,)) if isinstance(recipe.task, Mazes) else recipe.task
+        small = replace(recipe, task=task, optim=replace(recipe.optim, batch=2), pool=0)
+        for one in {small.id: small, (after := replace(small, pretraining=None)).id: after}.values():
+            assert Trainer(one).step().step == 1
