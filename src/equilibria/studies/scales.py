@@ -196,21 +196,7 @@ def _laptop(paper: Scale) -> Scale:
             evaluation=Evaluation(finally_at=((10, 100, 500, 0),)),
         ),
         edge_factors=Factors(rates=(3e-3, 1e-3, 3.3e-4), depths=(8,), seeds=(0, 1)),
-        trial=Trial(
-            strings=40,
-            steps=512,
-            mazes=(500, 500, 200, 60, 20),
-            maze_steps=(50, 100, 400, 600, 800),
-            aligned_mazes=30,
-            others=4,
-            attacked=500,
-            attacked_steps=500,
-            updates=50,
-            solver_examples=100,
-            solver_runs=10,
-            solver_steps=200,
-            vectors=300,
-        ),
+        trial=paper.trial._replace(strings=40, mazes=(500, 500, 200, 60, 20), aligned_mazes=30, others=4, vectors=300),
     )
 
 
