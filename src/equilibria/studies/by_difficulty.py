@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from equilibria.studies.base import Points, Row, Step, Study, pick, values
-from equilibria.studies.claims import Claim, correlation_gain, difference, judge, mean, rank_correlation
+from equilibria.studies.base import Points, Row, Step, Study, pick
+from equilibria.studies.claims import Claim, correlation_gain, difference, judge, mean
 from equilibria.studies.correlation import LABELS
 from equilibria.studies.drawing import caption
 from equilibria.studies.scales import Scale
 from equilibria.studies.strings import (
     LENGTHS,
     LONGER,
+    accuracy_rises,
     as_points,
     at_both_budgets,
     averaged,
@@ -45,11 +46,9 @@ class ByDifficulty(Study):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         large = [pick(rows, difficulty=length, budget="large") for length in LENGTHS]
         found = [
-            judge(
+            accuracy_rises(
                 f"with the large budget accuracy rises with path independence at {length} bits",
-                rank_correlation(values(nets, "alignment"), values(nets, "partial_score")),
-                above=0.0,
-                what="rank correlation {} over nets",
+                nets,
                 paper="persists for all lengths",
             )
             for length, nets in zip(LENGTHS, large, strict=True)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Points, Row, Step, Study, by, pick, values
-from equilibria.studies.claims import STRONG, Claim, judge, rank_correlation
+from equilibria.studies.claims import STRONG, Claim
 from equilibria.studies.drawing import figure, probit_axis, scatter
 from equilibria.studies.mazes import at_large_budget as mazes_at_large_budget
 from equilibria.studies.scales import Scale
-from equilibria.studies.strings import as_points, at_large_budget, averaged
+from equilibria.studies.strings import accuracy_rises, as_points, at_large_budget, averaged
 from equilibria.studies.zoo import MAZE_CATEGORIES, WAYS
 
 LABELS = {
@@ -55,34 +55,16 @@ class Correlation(Study):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         strings = self._strings(rows)
         found = [
-            judge(
-                f"on prefix sums, {LABELS[category]}: accuracy rises with path independence",
-                rank_correlation(values(nets, "alignment"), values(nets, "partial_score")),
-                above=0.0,
-                what="rank correlation {} over nets",
-                paper="strong correlation",
-            )
+            accuracy_rises(f"on prefix sums, {LABELS[category]}: accuracy rises with path independence", nets)
             for category, nets in by(strings, "category")
         ]
         found.append(
-            judge(
-                "on prefix sums the correlation is strong over nets of all three ways together",
-                rank_correlation(values(strings, "alignment"), values(strings, "partial_score")),
-                above=STRONG,
-                what="rank correlation {} over nets",
-                paper="strong correlation",
+            accuracy_rises(
+                "on prefix sums the correlation is strong over nets of all three ways together", strings, above=STRONG
             )
         )
-        mazes = [net for _, nets in self._mazes(rows) for net in nets]
-        found.append(
-            judge(
-                "on mazes accuracy rises with path independence",
-                rank_correlation(values(mazes, "alignment"), values(mazes, "score")),
-                above=0.0,
-                what="rank correlation {} over nets and sizes",
-                paper="strong correlation",
-            )
-        )
+        mazes = averaged(pick(rows, task="Mazes"), "alignment", "score")  # sizes of one net are no nets of their own
+        found.append(accuracy_rises("on mazes accuracy rises with path independence", mazes, accuracy="score"))
         return found
 
     def points(self, rows: Sequence[Row]) -> Points:

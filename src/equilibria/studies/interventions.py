@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from equilibria.studies.base import Points, Row, Step, Study, values
-from equilibria.studies.claims import STRONG, Claim, difference, judge, rank_correlation
+from equilibria.studies.base import Points, Row, Step, Study
+from equilibria.studies.claims import STRONG, Claim, difference, judge
 from equilibria.studies.drawing import caption, figure
 from equilibria.studies.scales import Scale
-from equilibria.studies.strings import as_points, at_large_budget, averaged, paired, scatter_of_nets
+from equilibria.studies.strings import accuracy_rises, as_points, at_large_budget, averaged, paired, scatter_of_nets
 
 BASELINE = "unroll"
 PROMOTING = {"mixed": "mixed initialisation", "random depth": "randomised depth"}
@@ -49,11 +49,10 @@ class Interventions(Study):
             for name in MEASURED
         ]
         found.append(
-            judge(
+            accuracy_rises(
                 "over baseline and interventions together, accuracy rises strongly with path independence",
-                rank_correlation(values(nets, "alignment"), values(nets, "partial_score")),
+                nets,
                 above=STRONG,
-                what="rank correlation {} over nets",
                 paper="the penalised nets lie on the same trend line",
             )
         )

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from equilibria.studies.base import Points, Row, Step, Study, values
-from equilibria.studies.claims import STRONG, Claim, judge, rank_correlation
+from equilibria.studies.base import Points, Row, Step, Study
+from equilibria.studies.claims import STRONG, Claim
 from equilibria.studies.correlation import LABELS
 from equilibria.studies.drawing import caption, figure
 from equilibria.studies.scales import Scale
-from equilibria.studies.strings import as_points, at_large_budget, averaged, scatter_of_nets
+from equilibria.studies.strings import accuracy_rises, as_points, at_large_budget, averaged, scatter_of_nets
 from equilibria.studies.zoo import WAYS
 
 KERNELS = {
@@ -46,12 +46,12 @@ class Kernels(Study):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         nets = self._nets(rows)
         return [
-            judge(
+            accuracy_rises(
                 f"with the {label} too, accuracy rises strongly with path independence",
-                rank_correlation(values(nets, name), values(nets, "partial_score")),
+                nets,
                 above=STRONG,
-                what="rank correlation {} over nets",
                 paper="strongly correlated, regardless of the details",
+                alignment=name,
             )
             for name, label in KERNELS.items()
         ]

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from equilibria.solution import Status
 from equilibria.studies.base import Row, Step, by, pick, values
+from equilibria.studies.claims import Claim, judge, rank_correlation
 from equilibria.studies.drawing import figure, probit, probit_axis, scatter
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.scales import Scale
@@ -119,6 +120,20 @@ def instances(rows: Sequence[Row]) -> list[Instance]:
         for row in rows
         for alignment, right, last, status in zip(*(row[name] for name in fields), strict=True)
     ]
+
+
+def accuracy_rises(
+    statement: str,
+    nets: Sequence[Row],
+    *,
+    above: float = 0.0,
+    paper: str = "strong correlation",
+    alignment: str = "alignment",
+    accuracy: str = "partial_score",
+) -> Claim:
+    """The claim that nets which are more path independent are more accurate, judged by their rank correlation."""
+    correlation = rank_correlation(values(nets, alignment), values(nets, accuracy))
+    return judge(statement, correlation, above=above, what="rank correlation {} over nets", paper=paper)
 
 
 def as_points(nets: Sequence[Row], x: str = "alignment", y: str = "partial_score") -> list[dict]:
