@@ -232,7 +232,10 @@ def test_the_keyboard_alone_is_enough(page, explorer):
     expect(page.locator("#answer-left")).to_be_focused()
     for key in ("ArrowUp", "ArrowLeft", "ArrowUp"):  # the first puts the cursor into the middle
         page.keyboard.press(key)
-    expect(page.locator("#spoken")).to_contain_text("row 5, column 5")
+    expect(page.locator("#under-cursor")).to_have_text(re.compile("row 5, column 5"))
+    for side in ("left", "right"):  # the ends of the solves take nothing away, not even from each other
+        expect(page.locator("#spoken")).to_contain_text(f"{side} net: ")
+    expect(page.locator("#under-cursor")).to_have_text(re.compile("row 5, column 5"))
     page.keyboard.press("Space")
     expect(page.locator("#undo")).to_be_enabled()
     page.keyboard.press("?")

@@ -40,10 +40,16 @@ export function short(value) {
   return value.toFixed(Math.abs(value) < 10 ? 3 : 1);
 }
 
-let spoken = "";
-// Say something to screen readers, once.
+const KEPT = 4;
+// Say something to screen readers. A line does not push out the one before it: two nets may end at once.
 export function say(text) {
-  if (text === spoken) return;
-  spoken = text;
-  $("spoken").textContent = text;
+  const log = $("spoken");
+  if (log.lastChild?.textContent === text) return;
+  log.append(el("p", {}, text));
+  while (log.children.length > KEPT) log.firstChild.remove();
+}
+
+// What is under the keyboard's cursor: only the last place counts, and news about the nets does not take it away.
+export function sayPlace(text) {
+  $("under-cursor").textContent = text;
 }

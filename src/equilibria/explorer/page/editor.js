@@ -1,6 +1,6 @@
 // Inputs changed by hand, with a pointer or with the keyboard, right where the answer is drawn.
 
-import { say } from "./dom.js";
+import { sayPlace } from "./dom.js";
 import { changeInput, state } from "./state.js";
 
 const MARGIN = 6;
@@ -74,7 +74,7 @@ export function attachEditor(pane, app) {
     } else return;
     event.preventDefault();
     event.stopPropagation();
-    if (pane.cursor !== null) say(pane.view.described(pane.input, pane.cursor));
+    if (pane.cursor !== null) sayPlace(pane.view.described(pane.input, pane.cursor));
     app.arrived();
   });
 
