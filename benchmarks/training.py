@@ -9,7 +9,6 @@ cross entropy, backward, clip, Adam. One thread; ratios inside one run.
 import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from harness import Line, arguments, median_ratio, report
@@ -77,7 +76,7 @@ def saving(recipe: Recipe) -> float:
     trainer = Trainer(recipe)
     trainer.step()
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder))
+        run = Run(folder)
         run.claim(recipe)
         begin = time.perf_counter()
         for step in range(10):

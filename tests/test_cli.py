@@ -61,7 +61,7 @@ def test_every_kind_of_change_arrives(tmp_path):
         *("--optim.drops", "0.1", "0.2"),
     ]
     assert main(["train", "prefix_sum/fast", "--out", out, *FEW, *changes]) == 0
-    recipe = Run(Path(out)).recipe
+    recipe = Run(out).recipe
     expected = RECIPES["prefix_sum/fast"].override(
         {
             "seed": 3,
@@ -92,7 +92,7 @@ def test_parts_of_parts_and_another_task_in_any_order(tmp_path):
     words += " --pretraining.steps 1 --pretraining.depth.steps 2 --task edge_copy --net graph"
     words += " --evaluation.at 3 5 --evaluation.finally-at 3 5 8 8 --optim.steps 2 --optim.batch 2"
     assert main(["train", "prefix_sum/fast", "--out", out, *words.split()]) == 0
-    recipe = Run(Path(out)).recipe
+    recipe = Run(out).recipe
     assert recipe.gradient == Implicit(solver=Broyden(memory=3))
     assert recipe.pretraining == Pretraining(1, Fixed(2))
     assert recipe.task == EdgeCopy()

@@ -182,6 +182,12 @@ class TestMisuse:
         with pytest.raises(ValueError, match="24 inputs and 5 targets"):
             diagnose(CONTRACTION, inputs(), torch.zeros(5))
 
+    def test_targets_that_nothing_can_meet(self):
+        targets = inputs()
+        targets[3, 0] = torch.nan
+        with pytest.raises(ValueError, match="some targets are not finite"):
+            diagnose(CONTRACTION, inputs(), targets)
+
     def test_what_is_not_a_tensor(self):
         with pytest.raises(TypeError, match=r"inputs must be a tensor \(batch, \.\.\.\), got a list"):
             diagnose(CONTRACTION, [[1.0, 2.0], [3.0, 4.0]])  # pyright: ignore[reportArgumentType]

@@ -49,6 +49,12 @@ def test_a_folder_of_another_recipe_is_refused_and_left_alone(tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
+def test_the_name_of_a_folder_is_enough_to_open_a_run(tmp_path):
+    run = train(replace(RECIPE, optim=Optim(steps=2, batch=4)), str(tmp_path / "run"))
+    assert Run(str(tmp_path / "run")) == run
+    assert Run(str(tmp_path / "run")).recipe == run.recipe
+
+
 def test_a_finished_run_is_not_trained_again(tmp_path):
     recipe = replace(RECIPE, optim=Optim(steps=5, batch=4))
     train(recipe, tmp_path / "run")

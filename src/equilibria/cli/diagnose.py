@@ -91,7 +91,7 @@ class Diagnose:
         if self.examples < 2:
             raise ValueError(f"--examples must be >= 2, got {self.examples}; examples are compared with each other")
         if (Path(self.what) / "recipe.json").is_file():
-            return self._of_a_run(Run(Path(self.what)))
+            return self._of_a_run(Run(self.what))
         module, colon, name = self.what.partition(":")
         if not (module and colon and name):
             raise ValueError(f"{self.what} is neither the folder of a run nor module:object")

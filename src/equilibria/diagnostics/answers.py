@@ -37,6 +37,8 @@ class Answers:
             raise ValueError("a score needs targets to compare with; give both or neither")
         if targets is not None and score is None:
             targets = _fitting(example, targets)
+            if not bool(targets.isfinite().all()):
+                raise ValueError("some targets are not finite, and nothing can meet them; leave those examples out")
         self._targets, self._score, self._best = targets, score, float(higher_is_better)
         self._several = example.ndim > 1 and example.shape[1] > 1
         numbers = targets is not None and targets.is_floating_point()

@@ -53,11 +53,14 @@ class Saved:
     metrics: int  # bytes of metrics.jsonl that belong to it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Run:
     """A folder that holds a run, finished or not."""
 
     folder: Path
+
+    def __init__(self, folder: str | Path) -> None:
+        object.__setattr__(self, "folder", Path(folder))
 
     @property
     def recipe(self) -> Recipe:

@@ -69,7 +69,7 @@ def train(
     the metrics also go: tensorboard, wandb, trackio.
     """
     check_trackers(track)
-    run = Run(Path(folder) if folder is not None else Path("runs") / recipe.id)
+    run = Run(folder if folder is not None else Path("runs") / recipe.id)
     team = Team.joined()
     if not team.leads:
         _follow(Trainer(recipe, team, machine))
