@@ -115,6 +115,7 @@ def test_overrides_replace_a_part_before_they_set_its_fields():
         ({"task.train_difficulties": []}, r"train_difficulties is empty"),
         ({"start": {"kind": "normal", "scale": float("nan")}}, r"scale must be > 0 and finite, got nan"),
         ({"pretraining": {"steps": 1000}}, r"pretraining.steps = 1000 leaves nothing of optim.steps = 1000"),
+        ({"pretraining": {"steps": 10, "last": 0}}, r"pretraining: last must be a whole number >= 1, got 0"),
         ({"task": "prefix_sum", "task.length": 3}, r"task.length is not a field"),
     ],
 )

@@ -20,6 +20,7 @@ from equilibria.training import (
     Pretraining,
     Projected,
     Recipe,
+    StateNoise,
     Trainer,
     TrainingDiverged,
     Uniform,
@@ -138,6 +139,17 @@ def test_pretraining_unrolls_whatever_the_recipe_solves_with():
     plain = replace(SMALL, gradient=Backprop())
     assert equal(trained(later, 6).tensors(), trained(plain, 6).tensors())
     assert not equal(trained(later, 8).tensors(), trained(plain, 8).tensors())
+
+
+def test_pretraining_may_be_truncated_and_disturbed_and_what_follows_is_not():
+    noise, short = (StateNoise(0.5),), Uniform(3, 5)
+    plain = replace(SMALL, depth=short, gradient=Backprop(last=2), extras=noise)
+    later = replace(plain, solver=Anderson(), gradient=Implicit(), pretraining=Pretraining(6, short, last=2))
+    assert equal(trained(later, 6).tensors(), trained(plain, 6).tensors())
+    quiet = Trainer(replace(later, extras=()))
+    quiet.restore(trained(later, 6).tensors())
+    quiet.step()
+    assert equal(quiet.tensors(), trained(later, 7).tensors())
 
 
 @pytest.mark.parametrize("net", [Feedforward(ConvNet(8), depth=3), DeepThinking(8), ConvNet(8, injection="none")])

@@ -8,7 +8,6 @@ from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, Pref
 from equilibria.training import RECIPES, Recipe
 from equilibria.training.depths import Depth, Fixed, Uniform
 from equilibria.training.recipe import Evaluation, Optim
-from equilibria.training.starts import Mixed, Start, Zeros
 
 
 class Factors(NamedTuple):
@@ -52,10 +51,8 @@ class Scale:
     path_dependent_strings: Recipe
     shallow: int  # layers of the shallow maze nets, and of the deep ones
     deep: int
-    implicit_steps: int  # training steps with implicit gradients, after the unrolled ones
+    implicit_steps: int  # training steps with implicit gradients, after those of `settled_mazes`
     implicit_depth: int  # of Broyden's method, forward and backward
-    implicit_start: Start
-    unrolled_depth: Depth  # before that
     digits: Recipe
     digit_factors: Factors
     inversion: Recipe
@@ -100,8 +97,6 @@ def _paper() -> Scale:
         deep=32,
         implicit_steps=100_000,
         implicit_depth=40,
-        implicit_start=Zeros(),
-        unrolled_depth=Fixed(32),
         digits=Recipe(
             task=BlurryMNIST(),
             net=DenseNet(width=512),
@@ -172,10 +167,8 @@ def _laptop(paper: Scale) -> Scale:
         path_dependent_strings=RECIPES["prefix_sum/path_dependent"],
         shallow=8,
         deep=24,
-        implicit_steps=500,
+        implicit_steps=300,
         implicit_depth=40,
-        implicit_start=Mixed(),
-        unrolled_depth=Fixed(24),
         digits=replace(
             paper.digits,
             net=DenseNet(width=256),
@@ -227,8 +220,6 @@ def _smoke(laptop: Scale) -> Scale:
         deep=3,
         implicit_steps=1,
         implicit_depth=3,
-        implicit_start=Mixed(),
-        unrolled_depth=Uniform(1, 3),
         digits=tiny(laptop.digits, net=DenseNet(width=16)),
         digit_factors=few(laptop.digit_factors),
         inversion=tiny(laptop.inversion, net=DenseNet(width=16)),

@@ -116,9 +116,9 @@ def maze_net(scale: Scale, category: str) -> Recipe:
         case "feedforward, injected":
             return replace(named, net=Feedforward(body, scale.deep), depth=Fixed(1))
         case "implicit":
-            return _after_unrolling(scale, named, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
+            return _after_unrolling(scale, category, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
         case "phantom":
-            return _after_unrolling(scale, named, Phantom(steps=2, damping=0.75))
+            return _after_unrolling(scale, category, Phantom(steps=2, damping=0.75))
     raise ValueError(f"unknown category {category!r} of maze nets; use one of {', '.join(MAZE_CATEGORIES)}")
 
 
@@ -131,17 +131,19 @@ def _depth(scale: Scale, category: str) -> Fixed:
     return Fixed(scale.shallow if "shallow" in category else scale.deep)
 
 
-def _after_unrolling(scale: Scale, recipe: Recipe, gradient: Gradient) -> Recipe:
-    """First unrolled, and then implicitly for some steps more, with Broyden's method."""
-    steps = recipe.optim.steps
+def _after_unrolling(scale: Scale, category: str, gradient: Gradient) -> Recipe:
+    """First unrolled like the settled net, and then implicitly for some steps more, with Broyden's method."""
+    base = scale.settled_mazes
+    assert isinstance(base.gradient, Backprop)
     return replace(
-        recipe,
-        start=scale.implicit_start,
+        base,
+        name=f"mazes, {category}",
         solver=Broyden(),
         depth=Fixed(scale.implicit_depth),
         gradient=gradient,
-        pretraining=Pretraining(steps, scale.unrolled_depth),
-        optim=replace(recipe.optim, steps=steps + scale.implicit_steps),
+        pretraining=Pretraining(base.optim.steps, base.depth, base.gradient.last),
+        optim=replace(base.optim, steps=base.optim.steps + scale.implicit_steps),
+        evaluation=replace(base.evaluation, finally_at=base.evaluation.finally_at[:1]),
     )
 
 

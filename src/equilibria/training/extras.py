@@ -134,7 +134,8 @@ class StateNoise(Extra):
 
     What a net keeps in a state must then survive disturbances, however long it has to be kept: values that decay on
     their way, or that must be exact, do not, so a net cannot rely on problems being small. After the last `calm`
-    steps there is none, so that an answer can be expected to be right. For unrolled solves.
+    steps there is none, so that an answer can be expected to be right. For unrolled solves: where those are a
+    pretraining, what comes after it is left alone.
     """
 
     scale: float = 0.5

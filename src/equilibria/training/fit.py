@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -81,12 +81,13 @@ class Trainer:
             group["lr"] = learning_rate(recipe.optim, self.step_count)
         whole = self._batch().to(self.machine.where)
         pretraining = recipe.pretraining if recipe.pretraining and self.step_count < recipe.pretraining.steps else None
-        solver, gradient = (Picard(), Backprop()) if pretraining else (recipe.solver, recipe.gradient)
+        solver, gradient = (Picard(), Backprop(pretraining.last)) if pretraining else (recipe.solver, recipe.gradient)
         depth = (pretraining or recipe).depth.draw(self._rng)
         budget = Budget(depth, tol=0.0 if pretraining else recipe.tol)
         z0 = self.team.share(recipe.start.draw(model.init(*model.inject(whole.x)), self._rng))
         batch = whole._replace(x=self.team.share(whole.x), y=self.team.share(whole.y))
-        with self.machine.arithmetic(), self._disturbed_cell(depth):
+        disturbed = self._disturbed_cell(depth) if pretraining or recipe.unrolled else nullcontext()
+        with self.machine.arithmetic(), disturbed:
             output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
             loss = recipe.task.loss(output.prediction, batch)
             solves = [output.solution.steps]

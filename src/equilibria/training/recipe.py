@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from equilibria.describe import complete, fingerprint, from_data, inside, nearest, to_data
+from equilibria.describe import LATER, complete, fingerprint, from_data, inside, nearest, to_data
 from equilibria.gradients import GRADIENTS, Backprop, Gradient
 from equilibria.model import EquilibriumModel
 from equilibria.nets import NETS, ConvNet, Net
@@ -99,9 +99,11 @@ class Pretraining:
 
     steps: int = 1000
     depth: Depth = Fixed(32)
+    last: int | None = field(default=None, metadata=LATER)  # steps that are backpropagated through; none: all
 
     def __post_init__(self) -> None:
         require_whole("steps", self.steps, least=1, why="leave pretraining out for none")
+        Backprop(self.last)  # raises if that is no number of steps
 
 
 @dataclass(frozen=True)
@@ -134,12 +136,10 @@ class Recipe:
             raise ValueError(
                 f"pretraining.steps = {self.pretraining.steps} leaves nothing of optim.steps = {self.optim.steps}"
             )
-        if any(isinstance(extra, StateNoise) for extra in self.extras) and not (
-            isinstance(self.solver, Picard) and isinstance(self.gradient, Backprop) and self.tol == 0
-        ):
+        if any(isinstance(extra, StateNoise) for extra in self.extras) and not (self.unrolled or self.pretraining):
             raise ValueError(
-                "extra state_noise is for unrolled solves: solver picard, gradient backprop and tol 0; otherwise "
-                "leave it out (extras none)"
+                "extra state_noise is for unrolled solves: solver picard, gradient backprop and tol 0, or those of a "
+                "pretraining; otherwise leave it out (extras none)"
             )
         Budget(1, tol=self.tol)  # raises if the tolerance is impossible
         if not self.task.train_difficulties:
@@ -147,6 +147,11 @@ class Recipe:
         held_out = self.task.held_out()
         for difficulty, *_ in (*self.evaluation.at, *self.evaluation.finally_at):
             held_out.check(1, difficulty)
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether plain steps, all of them, are taken and backpropagated through, once a pretraining is over."""
+        return isinstance(self.solver, Picard) and isinstance(self.gradient, Backprop) and self.tol == 0
 
     def build(self) -> EquilibriumModel:
         """The untrained net, which will start, solve and differentiate as the recipe says."""
