@@ -75,7 +75,9 @@ def test_a_share_over_nets_is_as_unsure_as_the_less_sure_of_examples_and_nets():
     agreeing, differing = [(9, 10)] * 8, [(10, 10)] * 6 + [(6, 10)] * 2
     assert share_over_nets(agreeing)[1:3] == share(72, 80)[1:3]
     assert share_over_nets(differing).low < share(72, 80).low
-    assert math.isnan(share_over_nets([(100, 100)] * (FEWEST - 1) + [(0, 0)] * 9).value)
+    few = share_over_nets([(100, 100)] * (FEWEST - 1) + [(0, 0)] * 9)
+    assert few.value == 1.0
+    assert math.isnan(few.low)
 
 
 def test_a_gain_of_correlation():
@@ -131,7 +133,7 @@ def test_few_units_and_none_at_all_are_no_evidence():
     for estimate in (mean(few), mean([]), rank_correlation(few, few), rank_correlation([], []), difference(few, few)):
         claim = judge("", estimate, above=-100.0)
         assert claim.verdict is Verdict.OPEN
-        assert claim.value is None
+        assert claim.low is None
 
 
 def test_one_bound_and_no_more():

@@ -141,6 +141,7 @@ def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.C
         {
             "category": "mixed",
             "net": f"net {i}",
+            "trained_at": 32,
             "difficulty": length,
             "alignment_each": alignment,
             "right": right,
@@ -158,6 +159,15 @@ def test_single_strings_told_apart_or_not():
     assert verdicts("per_instance", strings_of(half, right[::-1])) == ["does not hold"] * 3
     assert verdicts("per_instance", strings_of(half, right, count=5)) == ["cannot tell"] * 3
     assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 3  # AA says nothing: 0.5
+
+
+def test_the_deepest_nets_are_told_of_by_themselves():
+    """Half of the nets, those of few steps, tell nothing apart."""
+    deep = strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
+    shallow = [row | {"net": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
+    assert {claim.remark for claim in STUDIES["per_instance"].claims(deep)} == {""}
+    remarks = {claim.remark for claim in STUDIES["per_instance"].claims([*shallow, *deep])}
+    assert remarks == {"Of the nets that were trained with 32 steps alone: 1 [1, 1]."}
 
 
 def test_three_regimes():

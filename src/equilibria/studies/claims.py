@@ -60,11 +60,19 @@ def judge(
     else:
         assert below is not None
         verdict = Verdict.HOLDS if high < below else Verdict.FAILS if low >= below else Verdict.OPEN
-    number = f"{value:.3g} [{low:.3g}, {high:.3g}]"
     wanted = f"above {above:g}" if above is not None else f"below {below:g}"
-    measured = f"{what.format(number)}, n = {count}; wanted: {wanted}"
+    measured = f"{what.format(in_words(estimate))}, n = {count}; wanted: {wanted}"
     finite = [None if math.isnan(number) else number for number in (value, low, high)]
     return Claim(statement, verdict, measured, paper, *finite, remark=remark)
+
+
+def in_words(estimate: Estimate) -> str:
+    """A number with its interval, as far as there are."""
+    if math.isnan(estimate.value):
+        return "n/a"
+    if math.isnan(estimate.low):
+        return f"{estimate.value:.3g} [too few for an interval]"
+    return f"{estimate.value:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]"
 
 
 def resampled(
@@ -77,7 +85,7 @@ def resampled(
     complete = [unit for unit in data if not any(math.isnan(number) for number in unit)]
     table = np.asarray(complete, dtype=float)  # (units, columns)
     if len(table) < fewest:
-        return Estimate(math.nan, math.nan, math.nan, len(table))
+        return Estimate(float(statistic(table)) if complete else math.nan, math.nan, math.nan, len(table))
     draws = np.random.default_rng(0).integers(len(table), size=(RESAMPLES, len(table)))
     found = statistic(table[draws])
     low, high = np.nanquantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
@@ -130,7 +138,7 @@ def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:
     """
     some = [(right, of) for right, of in counts if of]
     nets = resampled(lambda nets: nets[..., 0].sum(-1) / nets[..., 1].sum(-1), some)
-    if math.isnan(nets.value):
+    if math.isnan(nets.low):
         return nets
     examples = share(sum(right for right, _ in some), sum(of for _, of in some))
     return Estimate(nets.value, min(nets.low, examples.low), max(nets.high, examples.high), nets.examples)

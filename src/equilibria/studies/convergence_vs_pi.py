@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -11,7 +12,7 @@ from equilibria.studies.base import Row, Step, Study, by
 from equilibria.studies.claims import Claim, judge, share_over_nets
 from equilibria.studies.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
 from equilibria.studies.scales import Scale
-from equilibria.studies.strings import Instance, at_large_budget, instances
+from equilibria.studies.strings import Instance, at_large_budget, instances, of_the_deepest
 
 HIGH, LOW = 0.9, 0.5  # AA scores from which, and up to which, they are called so
 ALMOST_ALWAYS = 0.9  # of the examples
@@ -58,49 +59,55 @@ class ConvergenceVsPathIndependence(Study):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        nets = [instances(net) for _, net in by(rows, "net")]
+        def shares(statement: str, among: Test, are: Test, **words: Any) -> Claim:
+            def share(rows: Sequence[Row]) -> Estimate:
+                nets = [[one for one in instances(net) if among(one)] for _, net in by(rows, "net")]
+                return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
+
+            return judge(statement, share(rows), remark=of_the_deepest(rows, share), **words)
+
         return [
-            judge(
+            shares(
                 "strings that converge almost always have a high AA score",
-                _share(nets, _converged, _high),
+                _converged,
+                _high,
                 above=ALMOST_ALWAYS,
                 what=f"{{}} of those that converged have an AA score of at least {HIGH}, over nets",
                 paper="almost always",
             ),
-            judge(
+            shares(
                 "strings that converge are mostly right",
-                _share(nets, _converged, _right),
+                _converged,
+                _right,
                 above=MOSTLY,
                 what="{} of those that converged are right, over nets",
                 paper="good per-instance accuracy",
             ),
-            judge(
+            shares(
                 "many strings do not converge and have a high AA score all the same",
-                _share(nets, _unsettled, _high),
+                _unsettled,
+                _high,
                 above=MANY,
                 what=f"{{}} of those that did not converge have an AA score of at least {HIGH}, over nets",
                 paper="many samples",
             ),
-            judge(
+            shares(
                 "convergence is not needed: strings with a high AA score that did not converge are mostly right",
-                _share(nets, lambda one: _unsettled(one) and _high(one), _right),
+                lambda one: _unsettled(one) and _high(one),
+                _right,
                 above=MOSTLY,
                 what="{} of these are right, over nets",
                 paper="accuracy remains high",
             ),
-            judge(
+            shares(
                 "strings with a low AA score are seldom right",
-                _share(nets, lambda one: one.alignment < LOW, _right),
+                lambda one: one.alignment < LOW,
+                _right,
                 below=SELDOM,
                 what=f"{{}} of those with an AA score below {LOW} are right, over nets",
                 paper="low per-instance accuracies",
             ),
         ]
-
-
-def _share(nets: Sequence[Sequence[Instance]], among: Test, are: Test) -> Estimate:
-    chosen = [[one for one in net if among(one)] for net in nets]
-    return share_over_nets([(sum(map(are, net)), len(net)) for net in chosen])
 
 
 def _converged(one: Instance) -> bool:

@@ -10,7 +10,7 @@ from equilibria.studies.base import Row, Step, Study, by, pick
 from equilibria.studies.claims import Claim, area_over_nets, judge
 from equilibria.studies.drawing import RIGHT, WRONG, caption, figure
 from equilibria.studies.scales import Scale
-from equilibria.studies.strings import LENGTHS, LONGER, at_large_budget, instances
+from equilibria.studies.strings import LENGTHS, LONGER, at_large_budget, instances, of_the_deepest
 
 USEFUL = 0.8  # an area under the curve above this is called useful
 BINS = np.linspace(0, 1, 41)
@@ -56,6 +56,7 @@ class PerInstance(Study):
                 above=USEFUL,
                 what="area under the ROC curve {} over nets",
                 paper="highly correlated",
+                remark=of_the_deepest(rows, lambda rows, lengths=lengths: _area(rows, lengths)),
             )
             for title, lengths in PARTS.items()
         ]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from equilibria.diagnostics import Estimate
 from equilibria.studies.base import Row, Step, Study, everything, pick, values
 from equilibria.studies.claims import Claim, difference, judge, mean, share
-from equilibria.studies.drawing import COLOURS, figure
+from equilibria.studies.drawing import COLOURS, caption, figure
 from equilibria.studies.measures.solvers import TwoSolvers
 from equilibria.studies.scales import Scale
 from equilibria.studies.zoo import maze_members
@@ -40,7 +40,7 @@ class SolverResiduals(Study):
             steps = np.arange(1, runs.shape[1] + 1)
             left.semilogy(steps, runs.mean(0), color=colour, label=label)
             left.fill_between(steps, runs.min(0), runs.max(0), color=colour, alpha=0.2, lw=0)
-        left.set_title(f"{SIZES[0]}x{SIZES[0]}, mean and range of runs")
+        left.set_title(f"{SIZES[0]}x{SIZES[0]}\nmean and range of runs")
         left.set_ylabel("relative residual")
         left.legend(fontsize=7)
         for axis, size in zip(others, SIZES, strict=True):
@@ -48,9 +48,11 @@ class SolverResiduals(Study):
             for name, style in zip(NAMES, ("-", ":"), strict=True):
                 for i, trace in enumerate(first[f"{name}_traces"]):
                     axis.semilogy(range(1, len(trace) + 1), values_of(trace), style, color=COLOURS[i], lw=0.9)
-            axis.set_title(f"single mazes, {size}x{size} (dotted: Broyden)")
+            apart = "infinitely" if first["apart"] is None else f"{first['apart']:.1g} of their size"
+            axis.set_title(f"single mazes, {size}x{size}\nlimits {apart} apart (median)")
         for axis in (left, *others):
             axis.set_xlabel("step")
+        caption(drawn, "Dotted: Broyden's method. Paper: both converge to different limit cycles, and both are right.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:

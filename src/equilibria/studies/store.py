@@ -20,6 +20,7 @@ from typing import Any
 from equilibria.files import DamagedFile, write_atomically
 from equilibria.studies.base import Row, Step, Study
 from equilibria.studies.claims import Claim, Verdict
+from equilibria.studies.measures.profile import training_depth
 from equilibria.training import Recipe, Run, find_runs
 
 Key = tuple[str, str, str]  # the net, its weights, and the measure of a block
@@ -184,6 +185,7 @@ def labelled(steps: Sequence[Step], blocks: dict[tuple[str, str], Block]) -> lis
             "name": member.recipe.name,
             "net": member.recipe.id,
             "task": type(member.recipe.task).__name__,
+            "trained_at": training_depth(member.recipe),
             "measure": type(measure).__name__,
         }
         block = blocks[member.recipe.id, measure.id]

@@ -1,15 +1,16 @@
 """What the studies of prefix sums share: how nets are measured, and averages over lengths."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from equilibria.diagnostics import Estimate
 from equilibria.solution import Status
 from equilibria.studies.base import Row, Step, by, pick, values
-from equilibria.studies.claims import Claim, judge, rank_correlation
+from equilibria.studies.claims import Claim, in_words, judge, rank_correlation
 from equilibria.studies.drawing import figure, probit, probit_axis, scatter
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.scales import Scale
@@ -120,6 +121,15 @@ def instances(rows: Sequence[Row]) -> list[Instance]:
         for row in rows
         for alignment, right, last, status in zip(*(row[name] for name in fields), strict=True)
     ]
+
+
+def of_the_deepest(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Estimate]) -> str:
+    """What an estimate is for those nets alone that were trained with the most steps, if others were with fewer."""
+    depths = {row["trained_at"] for row in rows}
+    if len(depths) < 2:
+        return ""
+    found = estimate(pick(rows, trained_at=max(depths)))
+    return f"Of the nets that were trained with {max(depths)} steps alone: {in_words(found)}."
 
 
 def accuracy_rises(
