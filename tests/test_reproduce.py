@@ -17,6 +17,7 @@ from small_study import SMOKE, Broken, Slow, Small
 from equilibria.cli import main
 from equilibria.studies import STUDIES, Audience, reproduce
 from equilibria.studies.measures.profile import Profile
+from equilibria.studies.report import write_report
 from equilibria.training import Run
 
 SCRIPT = Path(__file__).parent / "small_study.py"
@@ -269,6 +270,14 @@ def test_the_report_is_whole_and_on_its_own(made):
     for fact in ("A <small> study", "Three nets & two measures.", "Of 2 claims in 1 of", "small, solver", "numpy"):
         assert fact in words
     assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
+
+
+def test_a_note_about_a_study_is_in_the_report_and_stays(copy):
+    (copy / "smoke" / "small" / "note.txt").write_text("It is too\nshort: 2 < 3.\n\nNothing else helps.\n")
+    reproduce([Small()], SMOKE, copy)
+    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
+    assert "<p class='note'>It is too short: 2 &lt; 3.</p>" in text
+    assert "<p class='note'>Nothing else helps.</p>" in text
 
 
 def test_the_list(copy, capsys):

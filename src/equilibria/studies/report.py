@@ -30,7 +30,7 @@ th { color: var(--soft); font-weight: 500; } td { min-width: 3rem; overflow-wrap
 .claims td:first-child { min-width: 14rem; } .claims td:nth-child(3) { min-width: 12rem; }
 figure { padding: .5rem; } figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 b { white-space: nowrap; } b.holds { color: #1c7c3c; } b.fails { color: #b3261e; } b.open { color: #8a5a00; }
-.where { color: var(--soft); }
+.where { color: var(--soft); } .note { border-left: 3px solid var(--line); padding-left: .8rem; }
 .where, details, nav, summary { font-size: .92rem; } nav li { margin: .15rem 0; } code { font-size: .88em; }
 @media (prefers-color-scheme: dark) {
   b.holds { color: #6fce8c; } b.fails { color: #ff8f87; } b.open { color: #e8b84a; } a { color: #8ab4ff; } }
@@ -195,6 +195,7 @@ def _section(store: Store, one: _Finished) -> str:
             f"<p>{escape(study.setting)}</p>",
             f'<figure><img src="{one.figure}" alt="{label}"></figure>' if one.figure else "<p>(no figure)</p>",
             f"<div class='claims'>{table(('claim', 'paper', 'measured', 'verdict'), claims)}</div>",
+            *(f"<p class='note'>{escape(paragraph)}</p>" for paragraph in store.note(study)),
             f"<p class='where'>{links}.</p>",
             stale if one.stale else "",
             f"<details><summary>{len(one.nets)} nets behind it</summary>{_nets(store, one.nets)}</details>",

@@ -5,6 +5,7 @@ results/<scale>/<study>/rows.json      what was measured, with the net, the weig
 results/<scale>/<study>/figure.svg     and figure.png
 results/<scale>/<study>/claims.json    what the paper says, and whether the rows bear it out
 results/<scale>/<study>/points.json    the nets as points, for studies that are scatter plots
+results/<scale>/<study>/note.txt       what people found out about it, by hand
 results/<scale>/environment.json       the machines and versions with which something was trained or measured
 results/<scale>/report.html            all of it on one page
 """
@@ -110,6 +111,12 @@ class Store:
             return [replace(claim, verdict=Verdict(claim.verdict)) for claim in found]
         except (ValueError, TypeError) as error:
             raise DamagedFile(f"{path} cannot be read ({error}); remove it, and it is written again") from error
+
+    def note(self, study: Study) -> list[str]:
+        """The paragraphs that somebody wrote about a study."""
+        path = self.path(study, "note.txt")
+        paragraphs = path.read_text().split("\n\n") if path.is_file() else []
+        return [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
 
     @property
     def environments(self) -> list[dict[str, Any]]:
