@@ -61,35 +61,18 @@ class TrainingConvergence(Study):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []
-        for category, (_, alignments, accuracies) in PAPER.items():
+        for category, (residuals, alignments, accuracies) in PAPER.items():
             (easy,), (hard,) = (pick(rows, category=category, difficulty=size) for size in (TRAINED_ON, HARDER))
-            found.append(
-                judge(
-                    f"{LABELS[category]}: solves larger mazes",
-                    share(round(hard["score"] * hard["examples"]), hard["examples"]),
-                    above=0.9,
-                    what="{} of 25x25 mazes solved",
-                    paper=f"{accuracies[1]:g} %",
-                )
-            )
-            found.append(
-                judge(
-                    f"{LABELS[category]}: is path independent on larger mazes",
-                    mean(hard["alignment_each"]),
-                    above=0.95,
-                    what="AA {}",
-                    paper=f"{alignments[1]:g}",
-                )
-            )
-            found.append(
-                judge(
-                    f"{LABELS[category]}: at the size and the budget of training it has not converged",
-                    mean(easy["last_step_each"]),
-                    above=0.1,
-                    what="residual {} after 40 steps",
-                    paper=f"{PAPER[category][0][0]:g}",
-                )
-            )
+            solved = share(round(hard["score"] * hard["examples"]), hard["examples"])
+            aligned, left = mean(hard["alignment_each"]), mean(easy["last_step_each"])
+            unconverged = "at the size and the budget of training it has not converged"
+            for statement, estimate, above, what, paper in (
+                ("solves larger mazes", solved, 0.9, "{} of 25x25 mazes solved", f"{accuracies[1]:g} %"),
+                ("is path independent on larger mazes", aligned, 0.95, "AA {}", f"{alignments[1]:g}"),
+                (unconverged, left, 0.1, "residual {} after 40 steps", f"{residuals[0]:g}"),
+            ):
+                claim = f"{LABELS[category]}: {statement}"
+                found.append(judge(claim, estimate, above=above, what=what, paper=paper))
         return found
 
 
