@@ -6,32 +6,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from explorer_server import SMALL, events
+from explorer_page import OVER, SIDE, opened, place_of
+from explorer_server import SMALL, called
 from playwright.sync_api import Browser, Page, expect
-
-SIDE, MARGIN = 11, 6  # places of a 9x9 maze with its walls, and pixels around it
-OVER = re.compile("Right from step|Not right within|then lost|not judged")
-MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 9, "seed": 1}, "steps": 1}
-
-
-def opened(page: Page, address: str, view: str = SMALL) -> None:
-    """Open a view and wait until both nets are done."""
-    page.goto(f"{address}/{view}")
-    for side in ("left", "right"):
-        expect(page.locator(f"#verdict-{side}")).to_have_text(OVER)
-
-
-def place_of(page: Page, place: int, side: str = "left") -> tuple[float, float]:
-    """Where on the page a place of the maze is."""
-    box = page.locator(f"#answer-{side}").bounding_box()
-    assert box
-    size = (box["width"] - 2 * MARGIN) / SIDE
-    row, column = divmod(place, SIDE)
-    return box["x"] + MARGIN + (column + 0.5) * size, box["y"] + MARGIN + (row + 0.5) * size
-
-
-def drawing(address: str) -> dict:
-    return events(address, MAZE)[0]["drawing"]
 
 
 def step(page: Page) -> int:
@@ -52,56 +29,6 @@ def test_without_a_link_it_opens_a_maze_larger_than_any_in_training(page, explor
     expect(page.locator("#difficulty")).to_have_value("25")
     expect(page.locator("#now-left")).to_have_text(re.compile(r"step \d+: \d+ places marked"))
     expect(page.locator("#steps")).to_have_value("400")
-
-
-def test_walls_are_drawn_and_removed_and_a_maze_without_a_way_is_said_to_have_none(page, explorer):
-    opened(page, explorer)
-    maze = drawing(explorer)
-    gap = maze["path"][1]
-    page.mouse.click(*place_of(page, gap))
-    expect(page.locator("#hint")).to_contain_text("There is no way from start to end")
-    expect(page.locator("#verdict-right")).to_have_text("not judged")
-    assert f"flips={_base36(gap)}" in page.url
-    page.click("#undo")
-    expect(page.locator("#hint")).not_to_contain_text("no way")
-    expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
-    assert "flips" not in page.url
-
-
-def test_a_stroke_draws_walls_on_either_pane(page, explorer):
-    opened(page, explorer)
-    corner = 2 * SIDE + 2  # between four cells: always a wall
-    page.mouse.move(*place_of(page, corner, "right"))
-    page.mouse.down()
-    page.mouse.move(*place_of(page, corner + 2, "right"), steps=8)
-    page.mouse.up()
-    expect(page.locator("#undo")).to_be_enabled()
-    expect(page.locator("#verdict-left")).to_have_text(OVER)
-    assert "flips=" in page.url
-
-
-def test_the_end_is_moved(page, explorer):
-    opened(page, explorer)
-    maze = drawing(explorer)
-    page.mouse.move(*place_of(page, maze["end"]))
-    page.mouse.down()
-    page.mouse.move(*place_of(page, maze["path"][2]), steps=6)
-    page.mouse.up()
-    expect(page.locator("#verdict-left")).to_have_text(OVER)
-    expect(page.locator("#undo")).to_be_enabled()
-    assert "&end=" in page.url
-
-
-def test_bits_are_toggled(page, explorer):
-    opened(page, explorer, "#task=prefix_sum&difficulty=16&seed=0&steps=30&others=-1")
-    before = page.locator("#answer-left").get_attribute("aria-label")
-    box = page.locator("#answer-left").bounding_box()
-    page.mouse.click(box["x"] + 12, box["y"] + 12)
-    expect(page.locator("#undo")).to_be_enabled()
-    assert "flips=0" in page.url
-    expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
-    assert before
-    expect(page.locator("#history-left")).to_be_visible()
 
 
 def test_steps_are_scrubbed_with_the_pointer_and_the_keyboard(page, explorer):
@@ -287,6 +214,27 @@ def test_studies_open_their_nets(page, explorer):
     expect(page.locator("#verdict-right")).to_have_text(OVER)
 
 
-def _base36(number: int) -> str:
-    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
-    return digits[number] if number < 36 else _base36(number // 36) + digits[number % 36]
+def test_a_lost_connection_leaves_no_solve_behind(page, explorer):
+    """What is asked for while there is none is asked for once it is back, and once only."""
+    opened(page, explorer)
+    page.evaluate("explorer.transport.socket.close()")
+    expect(page.locator("#message")).to_contain_text("connection to the server was lost")
+    page.goto(f"{explorer}/#task=mazes&difficulty=59&seed=2&steps=2000&others=-1")
+    expect(page.locator("body")).to_have_attribute("data-connected", "true")
+    expect(page.locator("#now-left")).to_have_text(re.compile(r"step [1-9]"))
+    assert page.evaluate("explorer.transport.streams.size") == 2
+    assert called(f"{explorer}/api/health")[1]["solves"] == 2
+
+
+def test_a_link_to_a_step_that_is_not_there_shows_one_that_is(page, explorer):
+    for asked, shown in ((-3, "0 / 30"), (99_999, "30 / 30"), (7.5, "7 / 30")):
+        opened(page, explorer, f"{SMALL}&step={asked}")
+        expect(page.locator("#step-number")).to_have_text(shown)
+
+
+def test_a_link_keeps_what_is_seen_from_near(page, explorer):
+    opened(page, explorer)
+    page.get_by_role("button", name="zoom in").last.click()
+    assert "zoom=right" in page.url
+    page.reload()
+    expect(page.get_by_role("button", name="zoom out")).to_have_count(1)

@@ -61,7 +61,10 @@ def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> Equilib
     model.gradient = from_data(config["gradient"], Gradient, KINDS, "gradient")
     model.budget = from_data(config["budget"], Budget, KINDS, "budget")
     model.init = INITS.get(config["init"], model.init)
-    path = folder / config["weights"]["file"]
+    name = str(config["weights"]["file"])
+    if Path(name).name != name:
+        raise ValueError(f"{folder / CONFIG} names the weights {name!r}; they must lie in the same folder")
+    path = folder / name
     _fill(model, unpack(read_checked(path, config["weights"]["sha256"]), path), path)
     if (folder / RECIPE).is_file() and (folder / SUMMARY).is_file():
         parts = {"recipe": folder / RECIPE, "summary": folder / SUMMARY}

@@ -15,6 +15,7 @@ from equilibria.explorer.limits import (
     MOST_REQUEST_BYTES,
     MOST_STEPS,
     Refused,
+    is_number,
 )
 from equilibria.explorer.views import Input
 from equilibria.solution import Budget
@@ -134,8 +135,7 @@ def _whole(data: dict[str, Any], name: str, usual: int, *, least: int = 0, most:
 
 def _number(data: dict[str, Any], name: str, usual: float, *, least: float = -math.inf, most: float = math.inf) -> Any:
     value = data.get(name, usual)
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not least <= value <= most:
+    if not is_number(value) or not least <= value <= most:
         limits = f" from {least:g} to {most:g}" if math.isfinite(least) else ""
         raise Refused(422, f"{name} must be a number{limits}, got {_short(value)}")
     return int(value) if float(value).is_integer() else value

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equilibria.describe import from_data
-from equilibria.explorer.limits import MOST_STEPS, Refused
+from equilibria.explorer.limits import MOST_STEPS, Refused, inside, is_number
 from equilibria.explorer.views import VIEWS, View
 from equilibria.folders import KINDS, load, read_config
 from equilibria.model import EquilibriumModel
@@ -19,7 +19,9 @@ from equilibria.tasks import TASKS, Task
 
 LOADED = 16  # nets kept in memory
 DESCRIBED = 4096  # nets whose descriptions are
+PATH_INDEPENDENT = 0.99  # AA from which a net is called so (paper, Table 1)
 USUAL_STEPS = 200  # where nothing says how many a net takes
+READ = ("config.json", "summary.json", "recipe.json", "model.safetensors")  # of a net's folder
 USUAL_FOLDERS = (Path("results"), Path("runs"))
 
 
@@ -27,6 +29,7 @@ class Net(NamedTuple):
     """A trained net on disk."""
 
     path: str  # how pages call it: its folder, relative to the one that was given
+    name: str  # that its recipe has, where the path says less
     folder: Path
     kind: str  # of its task, as in TASKS
     task: Task
@@ -42,10 +45,11 @@ class Net(NamedTuple):
         """For the page."""
         return {
             "path": self.path,
+            "name": self.name,
             "task": self.kind,
             "steps": self.steps,
             "alignment": self.alignment,
-            "scores": [{name: one.get(name) for name in ("difficulty", "steps", "score")} for one in self.scores],
+            "scores": [{name: one[name] for name in ("difficulty", "steps", "score")} for one in self.scores],
         }
 
 
@@ -72,14 +76,14 @@ class Catalogue:
         for root in self.roots:
             for config in sorted(root.rglob("config.json")):
                 folder = config.parent.resolve()
-                if folder != root and root not in folder.parents:
+                if not all(inside(folder / name, root) for name in READ):
                     continue  # a link that leads elsewhere
                 path = folder.relative_to(root).as_posix()
                 path = root.name if path == "." else path
                 path = path if path not in nets or nets[path].folder == folder else f"{root.name}/{path}"
                 try:
                     nets[path] = _described(path, folder, _changed(folder))
-                except (ValueError, OSError, TypeError) as error:
+                except (ValueError, OSError, TypeError, RecursionError) as error:
                     problems.append(f"{path}: {error}")
         self._nets, self._problems = nets, problems
 
@@ -126,6 +130,7 @@ class Catalogue:
             "tested": list(task.test_difficulties),
             "higher_is_better": task.higher_is_better,
             "pair": _pair(nets),
+            "contrast": any(net.alignment is not None and net.alignment < PATH_INDEPENDENT for net in nets),
         }
 
 
@@ -143,11 +148,12 @@ def _pair(nets: list[Net]) -> list[str]:
     nets = [net for net in nets if net.path.startswith(f"{net.kind}/")] or nets
 
     def merit(net: Net) -> tuple[float, float]:
-        score = net.scores[-1].get("score") if net.scores else None
+        score = net.scores[-1]["score"] if net.scores else None
         good = -math.inf if score is None else score if net.task.higher_is_better else -score
         return -1.0 if net.alignment is None else round(net.alignment, 2), good
 
-    ordered = sorted(nets, key=merit)
+    measured = [net for net in nets if net.alignment is not None]
+    ordered = sorted(measured or nets, key=merit)  # what was not measured is not path dependent for that
     return [ordered[-1].path, ordered[0].path]
 
 
@@ -164,14 +170,28 @@ def _described(path: str, folder: Path, changed: tuple[int, ...]) -> Net:
         raise ValueError("its task is not known, so no input can be made for it")
     task = from_data(config["task"], Task, KINDS, "task")
     kind = next(name for name, known in TASKS.items() if isinstance(task, known))
-    summary = folder / "summary.json"
-    measured = json.loads(summary.read_text()).get("measurements", []) if summary.is_file() else []
+    name, measured = _recorded(folder / "summary.json")
     steps: dict[float, int] = {}
     for one in measured:
-        steps[one["difficulty"]] = min(MOST_STEPS, max(one["steps"], steps.get(one["difficulty"], 0)))
-    alignments = [one["alignment"] for one in measured if one.get("alignment") is not None]
+        steps[one["difficulty"]] = min(MOST_STEPS, max(int(one["steps"]), steps.get(one["difficulty"], 0)))
+    alignments = [one["alignment"] for one in measured if one["alignment"] is not None]
     alignment = statistics.mean(alignments) if alignments else None
-    return Net(path, folder, kind, task.held_out(), steps, alignment, measured)
+    return Net(path, name, folder, kind, task.held_out(), steps, alignment, measured)
+
+
+def _recorded(summary: Path) -> tuple[str, list[dict[str, Any]]]:
+    """The name and the measurements in a summary, where there is one; what is no number becomes None."""
+    if not summary.is_file():
+        return "", []
+    data = json.loads(summary.read_text())
+    measured = data.get("measurements", []) if isinstance(data, dict) else None
+    if not isinstance(measured, list) or not all(isinstance(one, dict) for one in measured):
+        raise ValueError(f"{summary.name} holds no list of measurements")
+    names = ("difficulty", "steps", "score", "alignment")
+    numbers = [{name: one.get(name) if is_number(one.get(name)) else None for name in names} for one in measured]
+    if any(one["difficulty"] is None or one["steps"] is None for one in numbers):
+        raise ValueError(f"a measurement in {summary.name} lacks its difficulty or its steps")
+    return str(data.get("name", "")), numbers
 
 
 def _loaded(folder: Path, changed: tuple[int, ...]) -> EquilibriumModel:

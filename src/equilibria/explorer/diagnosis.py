@@ -9,7 +9,7 @@ from torch import Tensor
 from equilibria.diagnostics import Plane, principal_plane, random_plane
 from equilibria.diagnostics.agreement import Usual
 from equilibria.explorer.frames import Packer, plain, residual_of_all
-from equilibria.explorer.problem import Preparing, Problem
+from equilibria.explorer.problem import Limits, Preparing, Problem
 from equilibria.explorer.views import judged
 from equilibria.explorer.watch import described, reported, status_name
 from equilibria.solution import Solution, Status
@@ -24,7 +24,7 @@ class Starts(NamedTuple):
 
     states: Tensor  # (rows, *state) the first is the usual start
     kinds: list[str]  # usual, this, noise, swapped
-    lenders: Solution | None  # of the swapped ones: the solves of the other inputs
+    lenders: Limits | None  # of the swapped ones: the solves of the other inputs
 
 
 def diagnosing(problem: Problem) -> Iterator[dict[str, Any]]:
@@ -125,5 +125,5 @@ def _found(solution: Solution, starts: Starts) -> dict[str, Any]:
 _NAMES = {"alignment": "cosine", "centred": "centred", "distance": "distance"}
 
 
-def _lost(solution: Solution) -> Tensor:
-    return solution.status == Status.DIVERGED
+def _lost(ended: Solution | Limits) -> Tensor:
+    return ended.status == Status.DIVERGED

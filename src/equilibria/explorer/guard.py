@@ -50,7 +50,7 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if _name(host) not in self._names:
             return Refused(403, f"this explorer is not called {host[:100]!r}; open it by the address it has printed")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _netloc(origin) != host.lower():
             return Refused(403, f"a page of {origin[:100]!r} may not use this explorer")
         return None
 
@@ -59,6 +59,14 @@ def _name(host: str) -> str | None:
     """The name in a Host header, without its port."""
     try:
         return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _netloc(origin: str) -> str | None:
+    """Name and port of an Origin header."""
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
 

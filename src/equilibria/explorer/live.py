@@ -25,11 +25,20 @@ WORK = {"think": thinking, "diagnose": diagnosing}
 TURN = {"think": 0.08, "diagnose": 0.02}  # seconds: what one looks at goes faster than what is measured beside it
 
 
+async def lines(job: Job) -> "Lines":
+    """The answer to a script; what cannot be solved is refused before the answer begins."""
+    events = job.events()
+    first = await anext(events, None)
+    if first is None or first["event"] == "refused":
+        raise Refused(first["status"], first["reason"]) if first else Refused(503, "the explorer is being stopped")
+    return Lines(job, first, events)
+
+
 class Lines(StreamingResponse):
     """The events of a job as lines of JSON; the bytes of frames are base64. The job ends with the connection."""
 
-    def __init__(self, job: Job) -> None:
-        super().__init__(self._lines(job), media_type="application/x-ndjson")
+    def __init__(self, job: Job, first: Event, others: AsyncIterator[Event]) -> None:
+        super().__init__(self._lines(first, others), media_type="application/x-ndjson")
         self._job = job
 
     async def __call__(self, *connection: Any) -> None:
@@ -38,8 +47,9 @@ class Lines(StreamingResponse):
         finally:
             self._job.stop()
 
-    async def _lines(self, job: Job) -> AsyncIterator[str]:
-        async for event in job.events():
+    async def _lines(self, first: Event, others: AsyncIterator[Event]) -> AsyncIterator[str]:
+        yield json.dumps(first) + "\n"
+        async for event in others:
             data = event.get("data")
             yield json.dumps(event if data is None else event | {"data": base64.b64encode(data).decode()}) + "\n"
 

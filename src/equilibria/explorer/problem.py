@@ -1,8 +1,9 @@
 """A net, an input and a solver, ready to be solved from any start."""
 
+import threading
 from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,13 +16,14 @@ from equilibria.explorer.turns import Turn
 from equilibria.explorer.views import Input, Instance, View
 from equilibria.layout import noise_like
 from equilibria.model import EquilibriumModel, zeros
-from equilibria.solution import Budget, Solution
+from equilibria.solution import Budget
 from equilibria.solve import Solver, Solving
 from equilibria.solvers import SOLVERS, Broyden
 from equilibria.tasks import Task
 from equilibria.weights import computed_once
 
-INSTANCES, STARTS = 64, 16  # inputs and prepared starts that are kept
+INSTANCES = 64  # inputs that are kept
+KEPT_NUMBERS = 2**24  # in all prepared starts that are kept: 64 MB
 NUMBERS_PER_ROW = 2**21  # that a solver may remember of one solve
 UNROLLED = 2**21  # numbers in the states that an adversary looks through
 REPORTED = 10  # steps between two reports of how far a preparation is
@@ -31,6 +33,13 @@ OTHER_SEEDS = 1_000_003  # apart: an input and the others that lend it their sta
 
 T = TypeVar("T")
 Preparing = Generator[float, None, T]  # reports how much of the work is done, and returns what was made
+
+
+class Limits(NamedTuple):
+    """Where solves ended. A `Solution` has that too, and all that its solver remembers."""
+
+    z: Tensor  # (rows, *state)
+    status: Tensor  # (rows,)
 
 
 class Problem:
@@ -72,7 +81,7 @@ class Problem:
         many = tuple(part.expand(rows, *part.shape[1:]) for part in self.injection)
         return Solving(self.model.cell, starts, many, solver=self.solver, budget=self.asked.budget)
 
-    def limits_of_others(self, count: int, seed: int) -> Preparing[Solution]:
+    def limits_of_others(self, count: int, seed: int) -> Preparing[Limits]:
         """Where other inputs of the same difficulty end: `count` of them."""
         key = ("others", count, seed, *self._key())
         found = self._kept.get(key)
@@ -80,7 +89,7 @@ class Problem:
             found = self._kept.put(key, (yield from self._solved_others(count, seed)))
         return found
 
-    def _solved_others(self, count: int, seed: int) -> Preparing[Solution]:
+    def _solved_others(self, count: int, seed: int) -> Preparing[Limits]:
         first = self.asked.input.seed + OTHER_SEEDS + seed * MOST_OTHERS
         wanted = [Input(self.asked.input.difficulty, (first + i) % LARGEST_SEED) for i in range(count)]
         inputs = []
@@ -95,7 +104,8 @@ class Problem:
             for until in range(0, budget.steps, REPORTED):
                 solving.run(min(budget.steps, until + REPORTED))
                 yield solving.done / budget.steps
-            return solving.solution()
+            solution = solving.solution()
+            return Limits(solution.z, solution.status)
 
     def start(self) -> Preparing[Tensor]:
         """The first state that was asked for: (1, *state)."""
@@ -109,8 +119,8 @@ class Problem:
         if start.kind == "other":
             return (yield from self.limits_of_others(1, start.seed)).z
         key = ("attack", start, self.asked.input, *self._key())
-        found = self._kept.get(key)
-        return self._kept.put(key, self._attacked(start)) if found is None else found
+        (found,) = self._kept.get(key) or self._kept.put(key, (self._attacked(start),))
+        return found
 
     def noise(self, scale: float, seed: int) -> Tensor:
         """Gaussian noise of this standard deviation."""
@@ -136,22 +146,32 @@ class Problem:
         return asked.net.path, asked.input.difficulty, asked.input.seed, asked.solver, asked.budget
 
 
+States = TypeVar("States", bound=tuple[Tensor, ...])
+
+
 class Kept:
-    """Inputs and prepared starts that are likely to be asked for again; both few and small."""
+    """Inputs and prepared starts that are likely to be asked for again, within a fixed memory."""
 
     def __init__(self) -> None:
         self.instance = lru_cache(maxsize=INSTANCES)(_instance)
-        self._remembered: dict[tuple[Any, ...], Any] = {}
+        self._remembered: dict[tuple[Any, ...], tuple[Tensor, ...]] = {}
+        self._lock = threading.Lock()
 
     def get(self, key: tuple[Any, ...]) -> Any:
         return self._remembered.get(key)
 
-    def put(self, key: tuple[Any, ...], made: Any) -> Any:
+    def put(self, key: tuple[Any, ...], made: States) -> States:
         """Keep it for a while, in place of the oldest."""
-        while len(self._remembered) >= STARTS:
-            self._remembered.pop(next(iter(self._remembered)), None)
-        self._remembered[key] = made
+        with self._lock:
+            self._remembered[key] = made
+            while self.numbers > KEPT_NUMBERS:
+                self._remembered.pop(next(iter(self._remembered)))
         return made
+
+    @property
+    def numbers(self) -> int:
+        """That are kept in starts."""
+        return sum(tensor.numel() for states in self._remembered.values() for tensor in states)
 
 
 def solver_for(name: str, size: int) -> Solver:

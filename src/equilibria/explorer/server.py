@@ -23,7 +23,7 @@ from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.guard import Guard
 from equilibria.explorer.jobs import Desk
 from equilibria.explorer.limits import MOST_REQUEST_BYTES, Refused
-from equilibria.explorer.live import Lines, Live
+from equilibria.explorer.live import Live, lines
 
 PAGE = Path(__file__).parent / "page"
 PORTS = range(8420, 8440)  # tried in turn if nobody asks for one
@@ -44,7 +44,7 @@ def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> Guard:
         return JSONResponse(catalogue.data())
 
     async def think(request: Request) -> Response:
-        return Lines(live.open(parsed(await _body(request))))
+        return await lines(live.open(parsed(await _body(request))))
 
     async def study_list(request: Request) -> Response:
         await run_in_threadpool(catalogue.look)
@@ -106,6 +106,9 @@ def _bound(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host, number))
+        except OverflowError as error:
+            sock.close()
+            raise OSError(f"cannot listen on port {number}: ports go from 1 to 65535") from error
         except OSError as error:
             sock.close()
             if number == port or number == 0:

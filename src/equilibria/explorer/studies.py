@@ -1,21 +1,20 @@
 """The second tab: reports of reproductions, and their correlation figures with a net behind every point."""
 
 import json
-import math
+import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import FileResponse, Response
 
 from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.limits import Refused
+from equilibria.explorer.limits import Refused, inside, is_number
 
 SHOWN = {".html", ".svg", ".png", ".json", ".css", ".js"}
 MOST_POINTS = 10_000
-# A report may bring its own style and scripts, but it is no part of the explorer and can call nobody.
-REPORT_POLICY = (
-    "default-src 'none'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'"
-)
+# A report may bring its own style, but it is no part of the explorer: it runs nothing and can call nobody.
+REPORT_POLICY = "sandbox allow-same-origin; default-src 'none'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
 
 
 def found(catalogue: Catalogue) -> dict[str, Any]:
@@ -23,13 +22,14 @@ def found(catalogue: Catalogue) -> dict[str, Any]:
     reports, figures, problems = [], [], []
     known = {net["path"] for net in catalogue.data()["nets"]}
     for number, root in enumerate(catalogue.roots):
-        for report in sorted(root.glob("*/report.html")):
-            reports.append({"title": report.parent.name, "address": f"studies/{number}/{_inside(report, root)}"})
-        for points in sorted(root.glob("*/*/points.json")):
+        for report in _files(root, "*/report.html"):
+            address = f"studies/{number}/{quote(_relative(report, root))}"
+            reports.append({"title": report.parent.name, "address": address})
+        for points in _files(root, "*/*/points.json"):
             try:
                 figures.append(_figure(points, root, known))
-            except (ValueError, OSError, KeyError, TypeError) as error:
-                problems.append(f"{_inside(points, root)} cannot be shown: {type(error).__name__} {error}")
+            except (ValueError, OSError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                problems.append(f"{_relative(points, root)} cannot be shown: {type(error).__name__} {error}")
     return {"reports": reports, "figures": figures, "problems": problems}
 
 
@@ -38,10 +38,15 @@ def served(catalogue: Catalogue, number: int, path: str) -> Response:
     if not 0 <= number < len(catalogue.roots):
         raise Refused(404, "there is no such folder of studies")
     root = catalogue.roots[number]
-    file = (root / path).resolve()
-    if root not in file.parents or file.suffix not in SHOWN or not file.is_file():
+    file = root / path
+    if not inside(file, root) or file.suffix not in SHOWN or not os.path.isfile(file):
         raise Refused(404, f"there is no {path[:200]!r} among the studies")
     return FileResponse(file, headers={"content-security-policy": REPORT_POLICY})
+
+
+def _files(root: Path, pattern: str) -> list[Path]:
+    """Those that really lie in the folder: links that lead elsewhere are not followed."""
+    return [path for path in sorted(root.glob(pattern)) if inside(path, root)]
 
 
 def _figure(path: Path, root: Path, known: set[str]) -> dict[str, Any]:
@@ -55,10 +60,10 @@ def _figure(path: Path, root: Path, known: set[str]) -> dict[str, Any]:
             "known": str(point["net"]) in known,
         }
         for point in data["points"][:MOST_POINTS]
-        if _is_number(point["x"]) and _is_number(point["y"])
+        if is_number(point["x"]) and is_number(point["y"])
     ]
     return {
-        "study": _inside(path.parent, root),
+        "study": _relative(path.parent, root),
         "title": str(data["title"]),
         "x": str(data["x"]),
         "y": str(data["y"]),
@@ -67,9 +72,5 @@ def _figure(path: Path, root: Path, known: set[str]) -> dict[str, Any]:
     }
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _inside(path: Path, root: Path) -> str:
+def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()

@@ -89,12 +89,12 @@ class App {
     this.controls.show();
     this.notice = "";
     $("message").hidden = true;
-    if (solve === null) return;
+    if (solve === null) return this.writeLink();
     this.panes.forEach((pane, i) => {
       if (solve === "all" || solve === i) pane.think();
     });
     this.player.restart(state.step);
-    this.writeLink();
+    return this.writeLink();
   }
 
   writeLink() {
@@ -143,7 +143,8 @@ class App {
   noted() {
     const task = this.nets.tasks[state.task];
     const trouble = this.panes.map((pane) => pane.trouble).find(Boolean) || this.notice;
-    $("hint").textContent = [this.panes[0].note || this.panes[1].note, this.frozen ? "" : task.edits].filter(Boolean).join(" ");
+    const alike = task.contrast ? "" : "No net here is path dependent on this task.";
+    $("hint").textContent = [this.panes[0].note || this.panes[1].note, this.frozen ? "" : task.edits, alike].filter(Boolean).join(" ");
     $("hint").classList.toggle("noted", Boolean(this.panes[0].note));
     if (trouble) this.complain(trouble);
     else $("message").hidden = true;
@@ -171,13 +172,22 @@ class App {
     if (write) this.writeLink();
   }
 
-  // A net from a study: beside the one that is the other's opposite.
-  openNet(path) {
-    const net = this.nets.nets.find((one) => one.path === path);
+  // The nets as they are now: runs may have been finished since the page was opened.
+  found(nets) {
+    this.nets = nets;
+    this.controls.fill();
+  }
+
+  // A net from a study, with the AA score that it has there: beside the one of the usual pair that is less like it.
+  openNet(path, alignment = null) {
+    const known = (one) => this.nets.nets.find((net) => net.path === one);
+    const net = known(path);
     if (!net) return this.complain(`The net ${path} is not in the folders of this explorer.`);
     const begin = this.beginning(net.task);
-    const [best, worst] = begin.nets;
-    const nets = [path, path === worst ? best : worst];
+    const own = net.alignment ?? alignment ?? 1;
+    const unlike = (one) => Math.abs((known(one)?.alignment ?? 0) - own);
+    const [other] = begin.nets.filter((one) => one !== path).sort((a, b) => unlike(b) - unlike(a));
+    const nets = [path, other ?? path];
     return change({ ...begin, nets, tab: "explore", steps: this.usualSteps(begin.input.difficulty, nets) });
   }
 }
@@ -201,7 +211,7 @@ try {
     const before = document.body.dataset.connected;
     document.body.dataset.connected = String(open);
     if (!open) window.explorer?.complain("The connection to the server was lost; trying again.");
-    else if (before === "false" && state.task) window.explorer?.changed("all"); // what was under way is lost
+    else if (before === "false" && state.tab === "explore") window.explorer?.changed("all"); // what was under way is lost
   });
   window.explorer = new App(nets, transport, frozen);
   attachTop(window.explorer);

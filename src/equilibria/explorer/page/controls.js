@@ -4,14 +4,15 @@ import { $, el } from "./dom.js";
 import { change, changeInput, INPUT, state } from "./state.js";
 
 const options = (pairs) => pairs.map(([value, text]) => el("option", { value, textContent: text }));
+// A net is called by its folder, and by its recipe's name where that says more.
+const called = ({ path, name }) => (name && !path.includes(name) ? `${name} (${path})` : path);
 const FIXED = ["difficulty", "seed", "digit", "scale", "start-seed", "steps", "tol", "others", "plane", "undo"];
 export const anySeed = () => Math.floor(Math.random() * 1e6);
 
 export class Controls {
   constructor(app) {
     this.app = app;
-    const tasks = Object.entries(app.nets.tasks);
-    $("task").replaceChildren(...options(tasks.map(([name, task]) => [name, task.title])));
+    this.fill();
     $("solver").replaceChildren(...options(app.nets.solvers.map((name) => [name, name[0].toUpperCase() + name.slice(1)])));
     $("digit").replaceChildren(...options([["", "any"], ...[..."0123456789"].map((digit) => [digit, digit])]));
     $("steps").max = app.nets.most_steps;
@@ -30,6 +31,18 @@ export class Controls {
     $("others").onchange = () => change({ others: +$("others").value, step: null });
     $("plane").onchange = () => change({ plane: $("plane").value, step: null });
     $("controls").onsubmit = (event) => event.preventDefault();
+  }
+
+  // What there is to choose from, which may become more while the page is open.
+  fill() {
+    const { tasks, problems } = this.app.nets;
+    $("task").replaceChildren(...options(Object.entries(tasks).map(([name, task]) => [name, task.title])));
+    const counted = problems.length === 1 ? "One net" : `${problems.length} nets`;
+    $("problems").hidden = !problems.length;
+    $("problems").replaceChildren(
+      el("summary", {}, `${counted} in these folders cannot be opened`),
+      el("ul", {}, ...problems.map((problem) => el("li", {}, problem))),
+    );
   }
 
   // Call back with a number that the field allows; what it does not allow is said, and nothing is done.
@@ -78,8 +91,12 @@ export class Controls {
     $("others").value = String(state.others);
     $("plane").value = state.plane;
     if (this.app.frozen) this.freeze(this.app.transport.view(state.task));
-    for (const pane of this.app.panes) this.showNet(pane);
+    for (const pane of this.app.panes) {
+      this.showNet(pane);
+      pane.showZoom();
+    }
     document.body.dataset.drawing = task.drawing;
+    document.body.dataset.editable = String(!this.app.frozen && task.drawing !== "digit");
   }
 
   // A recording holds some choices; the others are shown, and cannot be made.
@@ -100,7 +117,7 @@ export class Controls {
     const text = nets.map((net) => net.path).join("\n");
     if (pane.netText !== text) {
       pane.netText = text;
-      pane.choice.replaceChildren(...options(nets.map((net) => [net.path, net.path])));
+      pane.choice.replaceChildren(...options(nets.map((net) => [net.path, called(net)])));
     }
     pane.choice.value = state.nets[pane.number];
     const net = nets.find((one) => one.path === state.nets[pane.number]);

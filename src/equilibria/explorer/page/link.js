@@ -2,6 +2,7 @@
 
 import { INPUT, state } from "./state.js";
 
+const SIDES = ["left", "right"];
 const NUMBERS = ["begin", "end", "digit"];
 
 // Places as differences in base 36: 12.1.1.k
@@ -40,13 +41,14 @@ export function toHash(step) {
     tol: state.tol || null,
     others: state.others,
     plane: state.plane,
+    zoom: state.zoom.flatMap((zoomed, i) => (zoomed ? [SIDES[i]] : [])).join(",") || null,
     step,
   };
   const present = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined);
   return `#${present.map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%2F", "/")}`).join("&")}`;
 }
 
-// The fields of the state that a hash speaks of; what it does not mention stays as it is.
+// The view that a hash describes; what it does not mention is as usual. An empty one describes none.
 export function fromHash(hash) {
   const given = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
   const number = (name, other) => (name in given && given[name] !== "" && Number.isFinite(+given[name]) ? +given[name] : other);
@@ -65,6 +67,7 @@ export function fromHash(hash) {
     tol: number("tol", 0),
     others: number("others", 5),
     plane: given.plane ?? "principal",
+    zoom: SIDES.map((side) => (given.zoom ?? "").split(",").includes(side)),
     step: number("step", null),
   };
 }

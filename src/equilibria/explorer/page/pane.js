@@ -1,11 +1,11 @@
 // One net: what it says to the input, step by step, and how it gets there.
 
 import { attachEditor } from "./editor.js";
-import { $, context, el, say, short } from "./dom.js";
+import { $, context, el, say, sayPlace, short } from "./dom.js";
 import { Past } from "./past.js";
 import { KINDS, paths, residuals, ROW, strips } from "./plots.js";
 import { Recording } from "./recording.js";
-import { request, state } from "./state.js";
+import { change, request, state } from "./state.js";
 import { colours } from "./theme.js";
 import { VIEWS } from "./views/index.js";
 
@@ -36,7 +36,7 @@ export class Pane {
     this.residuals = el("canvas", { role: "img", id: `residuals-${side}` });
     this.paths = el("canvas", { role: "img", id: `paths-${side}` });
     this.zoom = el("button", { type: "button", textContent: "zoom in", "aria-pressed": "false" });
-    this.zoom.onclick = () => this.toggleZoom();
+    this.zoom.onclick = () => change({ zoom: state.zoom.with(this.number, !this.zoomed) }, null);
     this.strips = el("canvas", { role: "img", id: `strips-${side}` });
     this.chips = el("div", { className: "chips", id: `chips-${side}` });
     this.past = new Past(side);
@@ -80,6 +80,7 @@ export class Pane {
       this.judged = event.judged;
       if (this.fresh) this.main = this.several = null;
       this.fresh = false;
+      this.sayCursor();
       this.app.noted();
     } else if (event.event === "preparing") {
       this.preparing = event.start === "attack" ? "searching for a start that leads elsewhere" : `solving another input first, ${percent(event.share)}`;
@@ -110,14 +111,23 @@ export class Pane {
     this.app.arrived();
   }
 
+  // What is under the keyboard's cursor, as the input is now.
+  sayCursor() {
+    if (this.cursor !== null && this.cursor < this.view.places(this.input)) sayPlace(this.view.described(this.input, this.cursor));
+  }
+
   refused({ reason }) {
     this.trouble = reason;
+    this.note = "";
     this.preparing = "";
     this.app.noted();
   }
 
-  toggleZoom() {
-    this.zoomed = !this.zoomed;
+  get zoomed() {
+    return state.zoom[this.number];
+  }
+
+  showZoom() {
     this.zoom.textContent = this.zoomed ? "zoom out" : "zoom in";
     this.zoom.setAttribute("aria-pressed", String(this.zoomed));
     this.app.arrived();

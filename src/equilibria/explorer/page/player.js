@@ -2,6 +2,7 @@
 
 import { $, context } from "./dom.js";
 import { strip } from "./plots.js";
+import { state } from "./state.js";
 import { colours } from "./theme.js";
 
 const SECONDS = 6; // that a solve takes at speed 1, however many steps it has
@@ -26,7 +27,7 @@ export class Player {
 
   // From the beginning, or paused at a step that a link asks for.
   restart(step = null) {
-    this.place = step ?? 0;
+    this.place = Math.max(0, Math.min(state.steps, Math.floor(step ?? 0)));
     this.playing = step === null;
     this.before = null;
     if (this.playing && matchMedia("(prefers-reduced-motion: reduce)").matches) $("speed").value = "0";
@@ -64,6 +65,7 @@ export class Player {
 
   draw() {
     const [total, palette] = [this.app.total(), colours()];
+    if (this.app.finished()) this.place = Math.min(this.place, total); // a solve may have stopped earlier
     $("step").max = total;
     $("step").value = this.step;
     $("step").setAttribute("aria-valuetext", `step ${this.step} of ${total}`);
@@ -80,7 +82,7 @@ export class Player {
       g.fillRect(box.x, box.y, box.w, box.h);
       if (pane.main) strip(g, box, pane.main, 0, total, palette);
       const { since } = pane.main?.done ? pane.main.rightness() : { since: null };
-      if (since) this.mark(g, (w * since) / total, box, palette);
+      if (since !== null) this.mark(g, (w * since) / total, box, palette);
     });
     const x = Math.max(1.5, Math.min(w - 1.5, (w * this.step) / Math.max(1, total)));
     g.fillStyle = palette.text;

@@ -13,6 +13,7 @@ export const state = {
   tol: 0,
   others: 5, // -1: no diagnosis
   plane: "principal",
+  zoom: [false, false], // whether the ends of trajectories are seen from near
   step: null, // where the player is to stand; null: it plays from the beginning
 };
 

@@ -54,11 +54,12 @@ function scatter(figure, app) {
       stroke: palette.panel, role: point.known ? "button" : "img", tabindex: 0, "aria-label": there,
     }, svg("title", {}, there));
     if (point.known) {
-      dot.addEventListener("click", () => app.openNet(point.net));
+      const open = () => app.openNet(point.net, figure.x.startsWith("AA") ? point.x : null);
+      dot.addEventListener("click", open);
       dot.addEventListener("keydown", (event) => {
         if (event.key === "Enter" || event.key === " ") {
           event.preventDefault();
-          app.openNet(point.net);
+          open();
         }
       });
     }
@@ -83,7 +84,9 @@ export async function showStudies(app) {
   place.replaceChildren(el("p", { className: "empty" }, "Looking for studies …"));
   let found;
   try {
-    found = await fetched("api/studies");
+    const [studies, nets] = await Promise.all([fetched("api/studies"), fetched("api/nets")]);
+    app.found(nets);
+    found = studies;
   } catch (error) {
     place.replaceChildren(el("p", { className: "message", role: "alert" }, error.message));
     return;

@@ -38,6 +38,23 @@ export function mixed(one, other, share) {
   return `#${mix.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
 
+// How bright a "#rrggbb" colour is, as contrasts are reckoned (WCAG).
+function luminance(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => {
+    const part = parseInt(colour.slice(at, at + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+export function contrast(one, other) {
+  const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+
+// Black or white: what can be read better on a colour.
+export const readableOn = (colour) => (contrast(colour, "#000000") > contrast(colour, "#ffffff") ? "#000000" : "#ffffff");
+
 // From all wrong over half right to right.
 export function ofShare(share, right) {
   const { bad, mid, good, panel } = colours();

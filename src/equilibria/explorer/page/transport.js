@@ -19,11 +19,14 @@ export class Socket {
     this.socket = new WebSocket(address);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => {
+      // What was asked for while the connection was lost is asked for again, with everything else.
+      const waiting = this.waiting.splice(0);
+      if (!this.lost) for (const message of waiting) this.socket.send(message);
       this.onState(true);
-      for (const message of this.waiting.splice(0)) this.socket.send(message);
     };
     this.socket.onmessage = ({ data }) => this.receive(data);
     this.socket.onclose = () => {
+      this.lost = true;
       this.onState(false);
       const gone = [...this.streams.values()];
       this.streams.clear();

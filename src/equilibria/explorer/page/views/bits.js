@@ -1,7 +1,7 @@
 // Bits, and the parity that a net says at each of them.
 
 import { bytes } from "../dom.js";
-import { mixed } from "../theme.js";
+import { mixed, readableOn } from "../theme.js";
 
 export function prepared(drawing) {
   return { bits: bytes(drawing.bits), target: bytes(drawing.target) };
@@ -30,7 +30,8 @@ export function draw(g, box, input, answer, colours, cursor) {
     const [x, y] = [left + (i % across) * size + gap, top + Math.floor(i / across) * size + gap];
     const side = size - 2 * gap;
     const head = side * 0.3; // the input stands above the answer
-    g.fillStyle = input.bits[i] ? colours.text : mixed(colours.open, colours.soft, 0.15);
+    const above = input.bits[i] ? colours.text : mixed(colours.open, colours.soft, 0.15);
+    g.fillStyle = above;
     g.fillRect(x, y, side, head);
     let colour = colours.open;
     if (answer) {
@@ -43,11 +44,11 @@ export function draw(g, box, input, answer, colours, cursor) {
     g.fillRect(x, y + head, side, side - head);
     if (words) {
       g.font = `600 ${Math.round(head * 0.8)}px system-ui, sans-serif`;
-      g.fillStyle = input.bits[i] ? colours.back : colours.soft;
+      g.fillStyle = readableOn(above);
       g.fillText(String(input.bits[i]), x + side / 2, y + head * 0.54);
       if (answer) {
         g.font = `600 ${Math.round(side * 0.36)}px system-ui, sans-serif`;
-        g.fillStyle = (answer[i] & 127) > 63 ? colours.back : colours.text;
+        g.fillStyle = readableOn(colour);
         g.fillText((answer[i] & 127) > 63 ? "1" : "0", x + side / 2, y + head + (side - head) * 0.54);
       }
     }

@@ -1,0 +1,35 @@
+"""How the tests use the explorer's page."""
+
+import re
+
+from explorer_server import SMALL, events
+from playwright.sync_api import Page, expect
+
+SIDE, MARGIN = 11, 6  # places of a 9x9 maze with its walls, and pixels around it
+OVER = re.compile("Right from step|Not right within|then lost|not judged")
+MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 9, "seed": 1}, "steps": 1}
+
+
+def opened(page: Page, address: str, view: str = SMALL) -> None:
+    """Open a view and wait until both nets are done."""
+    page.goto(f"{address}/{view}")
+    for side in ("left", "right"):
+        expect(page.locator(f"#verdict-{side}")).to_have_text(OVER)
+
+
+def place_of(page: Page, place: int, side: str = "left") -> tuple[float, float]:
+    """Where on the page a place of the maze is."""
+    box = page.locator(f"#answer-{side}").bounding_box()
+    assert box
+    size = (box["width"] - 2 * MARGIN) / SIDE
+    row, column = divmod(place, SIDE)
+    return box["x"] + MARGIN + (column + 0.5) * size, box["y"] + MARGIN + (row + 0.5) * size
+
+
+def drawing(address: str) -> dict:
+    return events(address, MAZE)[0]["drawing"]
+
+
+def base36(number: int) -> str:
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    return digits[number] if number < 36 else base36(number // 36) + digits[number % 36]

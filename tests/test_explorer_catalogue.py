@@ -1,0 +1,111 @@
+"""Which nets and studies an explorer finds, and what becomes of those that cannot be shown."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from explorer_server import RESULTS
+
+from equilibria.explorer import studies
+from equilibria.explorer.catalogue import Catalogue
+from equilibria.explorer.problem import KEPT_NUMBERS, Kept
+
+GOOD = "edge_copy/fast/seed-0"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    shutil.copytree(RESULTS / GOOD, tmp_path / "results" / GOOD)
+    return tmp_path / "results"
+
+
+def another(root: Path, name: str, measurements: list) -> None:
+    """A net of which something else was measured."""
+    shutil.copytree(root / GOOD, root / name)
+    summary = json.loads((root / name / "summary.json").read_text())
+    (root / name / "summary.json").write_text(json.dumps(summary | {"measurements": measurements}))
+
+
+@pytest.mark.parametrize(
+    "odd", [[], 3, {"measurements": {}}, {"measurements": [7]}, [{"steps": 3}], [{"difficulty": 3}]]
+)
+def test_a_net_that_cannot_be_described_is_told_of_and_takes_no_other_with_it(root, odd):
+    another(root, "odd", odd if odd != [] else None)
+    if odd == []:
+        (root / "odd" / "summary.json").write_text("[]")
+    found = Catalogue([root]).data()
+    assert [net["path"] for net in found["nets"]] == [GOOD]
+    (problem,) = found["problems"]
+    assert problem.startswith("odd: ")
+
+
+def test_scores_that_are_no_numbers_are_none(root):
+    another(root, "odd", [{"difficulty": 10, "steps": 5, "score": math.nan, "alignment": 10**400}])
+    found = Catalogue([root]).data()
+    (net,) = [net for net in found["nets"] if net["path"] == "odd"]
+    assert net["scores"] == [{"difficulty": 10, "steps": 5, "score": None}]
+    assert net["alignment"] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_net_that_was_not_measured_is_not_taken_for_a_path_dependent_one(root):
+    another(root, "edge_copy/unmeasured", [])
+    another(root, "edge_copy/low", [{"difficulty": 10, "steps": 5, "score": 0.5, "alignment": 0.3}])
+    task = Catalogue([root]).data()["tasks"]["edge_copy"]
+    assert task["pair"] == [GOOD, "edge_copy/low"]
+    assert task["contrast"]
+
+
+def test_where_all_nets_are_path_independent_that_can_be_said(root):
+    assert not Catalogue([root]).data()["tasks"]["edge_copy"]["contrast"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "summary.json", "recipe.json", "model.safetensors"])
+def test_files_that_are_links_to_elsewhere_are_not_opened(root, name):
+    another(root, "odd", [])
+    shutil.move(root / "odd" / name, root.parent / name)
+    (root / "odd" / name).symlink_to(root.parent / name)
+    found = Catalogue([root]).data()
+    assert [net["path"] for net in found["nets"]] == [GOOD]
+
+
+def test_weights_are_looked_for_beside_their_description_only(root):
+    another(root, "odd", [])
+    config = json.loads((root / "odd" / "config.json").read_text())
+    config["weights"]["file"] = f"../{GOOD}/model.safetensors"
+    (root / "odd" / "config.json").write_text(json.dumps(config))
+    catalogue = Catalogue([root])
+    with pytest.raises(Exception, match="must lie in the same folder"):
+        catalogue.model(catalogue.net("odd"))
+
+
+def test_studies_are_not_read_through_links_and_odd_points_are_left_out(root):
+    study = root / "50% #1" / "correlation"
+    study.mkdir(parents=True)
+    (study.parent / "report.html").write_text("<h1>Report</h1>")
+    points = [{"net": GOOD, "x": 10**400, "y": 0.5}, {"net": GOOD, "x": 0.5, "y": 0.5}]
+    (study / "points.json").write_text(json.dumps({"title": "One", "x": "AA", "y": "accuracy", "points": points}))
+    (root / "50% #1" / "strange").mkdir()
+    (root / "50% #1" / "strange" / "points.json").write_text("[1]")
+    (root.parent / "secret.json").write_text((study / "points.json").read_text())
+    (root / "50% #1" / "linked").mkdir()
+    (root / "50% #1" / "linked" / "points.json").symlink_to(root.parent / "secret.json")
+    found = studies.found(Catalogue([root]))
+    (figure,) = found["figures"]
+    assert (len(figure["points"]), figure["left_out"]) == (1, 1)
+    assert [report["address"] for report in found["reports"]] == ["studies/0/50%25%20%231/report.html"]
+    (problem,) = found["problems"]
+    assert "strange" in problem
+
+
+def test_what_is_kept_for_later_has_a_bound():
+    kept = Kept()
+    states = torch.zeros(KEPT_NUMBERS // 4)
+    for number in range(9):
+        kept.put(("others", number), (states,))
+    assert kept.numbers <= KEPT_NUMBERS
+    assert kept.get(("others", 8)) is not None
+    assert kept.get(("others", 0)) is None
