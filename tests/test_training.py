@@ -27,6 +27,7 @@ from equilibria.training import (
     measure,
     train,
 )
+from equilibria.training.fit import learning_rate
 
 SMALL = Recipe(
     task=PrefixSum(train_difficulties=(6, 8)),
@@ -139,6 +140,32 @@ def test_pretraining_unrolls_whatever_the_recipe_solves_with():
     plain = replace(SMALL, gradient=Backprop())
     assert equal(trained(later, 6).tensors(), trained(plain, 6).tensors())
     assert not equal(trained(later, 8).tensors(), trained(plain, 8).tensors())
+
+
+def test_pretraining_with_a_rate_of_its_own_is_the_training_that_it_would_be_alone():
+    optim = replace(SMALL.optim, steps=6, schedule="cosine", warmup=2)
+    alone = replace(SMALL, optim=optim)
+    later = replace(
+        SMALL,
+        optim=replace(optim, steps=10, lr=1e-5),
+        solver=Anderson(),
+        gradient=Implicit(),
+        pretraining=Pretraining(6, SMALL.depth, lr=optim.lr),
+    )
+    assert equal(trained(later, 6).tensors(), trained(alone, 6).tensors())
+    trainer = trained(later, 6)
+    rates = [trainer.step().lr for _ in range(4)]
+    assert rates == pytest.approx([learning_rate(replace(optim, steps=4, lr=1e-5), step) for step in range(4)])
+
+
+def test_what_pretraining_alone_has_made_is_never_the_best():
+    recipe = replace(SMALL, select="best", gradient=Implicit(), pretraining=Pretraining(2))
+    trainer, seen = Trainer(recipe), []
+    for score in (0.9, 0.9, 0.2, 0.1):
+        trainer.step()
+        seen.append(weights(trainer.averaged))
+        trainer.consider(score)
+    assert equal(weights(trainer.trained()), seen[2])
 
 
 def test_pretraining_may_be_truncated_and_disturbed_and_what_follows_is_not():

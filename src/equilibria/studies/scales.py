@@ -53,6 +53,7 @@ class Scale:
     deep: int
     implicit_steps: int  # training steps with implicit gradients, after those of `settled_mazes`
     implicit_depth: int  # of Broyden's method, forward and backward
+    implicit_rate: float
     digits: Recipe
     digit_factors: Factors
     inversion: Recipe
@@ -97,6 +98,7 @@ def _paper() -> Scale:
         deep=32,
         implicit_steps=100_000,
         implicit_depth=40,
+        implicit_rate=1e-3,
         digits=Recipe(
             task=BlurryMNIST(),
             net=DenseNet(width=512),
@@ -157,9 +159,9 @@ def _laptop(paper: Scale) -> Scale:
             paper.mazes,
             net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2, padding="circular"),
             depth=Fixed(24),
-            optim=Optim(steps=1000, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
+            optim=Optim(steps=600, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
             pool=0,
-            evaluation=Evaluation(at=((9, 50), (13, 100)), every=250, examples=100, finally_at=((9, 50, 200, 0),)),
+            evaluation=Evaluation(at=((9, 50), (13, 100)), every=200, examples=100, finally_at=((9, 50, 200, 0),)),
             source="paper, Appendix C, with a small net at half the resolution and a short training",
         ),
         settled_mazes=RECIPES["mazes/fast"],
@@ -167,8 +169,9 @@ def _laptop(paper: Scale) -> Scale:
         path_dependent_strings=RECIPES["prefix_sum/path_dependent"],
         shallow=8,
         deep=24,
-        implicit_steps=300,
+        implicit_steps=200,
         implicit_depth=40,
+        implicit_rate=3e-5,
         digits=replace(
             paper.digits,
             net=DenseNet(width=256),
@@ -189,7 +192,7 @@ def _laptop(paper: Scale) -> Scale:
             evaluation=Evaluation(finally_at=((10, 100, 500, 0),)),
         ),
         edge_factors=Factors(rates=(3e-3, 1e-3, 3.3e-4), depths=(8,), seeds=(0, 1)),
-        trial=paper.trial._replace(strings=40, mazes=(500, 500, 200, 60, 20), aligned_mazes=30, others=4, vectors=300),
+        trial=paper.trial._replace(strings=40, mazes=(500, 500, 200, 40, 12), aligned_mazes=30, others=4, vectors=300),
     )
 
 
@@ -220,6 +223,7 @@ def _smoke(laptop: Scale) -> Scale:
         deep=3,
         implicit_steps=1,
         implicit_depth=3,
+        implicit_rate=1e-3,
         digits=tiny(laptop.digits, net=DenseNet(width=16)),
         digit_factors=few(laptop.digit_factors),
         inversion=tiny(laptop.inversion, net=DenseNet(width=16)),

@@ -141,8 +141,8 @@ def _after_unrolling(scale: Scale, category: str, gradient: Gradient) -> Recipe:
         solver=Broyden(),
         depth=Fixed(scale.implicit_depth),
         gradient=gradient,
-        pretraining=Pretraining(base.optim.steps, base.depth, base.gradient.last),
-        optim=replace(base.optim, steps=base.optim.steps + scale.implicit_steps),
+        pretraining=Pretraining(base.optim.steps, base.depth, base.gradient.last, base.optim.lr),
+        optim=replace(base.optim, steps=base.optim.steps + scale.implicit_steps, lr=scale.implicit_rate),
         evaluation=replace(base.evaluation, finally_at=base.evaluation.finally_at[:1]),
     )
 

@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,6 +50,16 @@ def learning_rate(optim: Optim, step: int) -> float:
     return optim.lr * warm
 
 
+def scheduled_rate(recipe: Recipe, step: int) -> float:
+    """The same, of a training that may begin with another one."""
+    first, optim = recipe.pretraining, recipe.optim
+    if first is None or first.lr is None:
+        return learning_rate(optim, step)
+    if step < first.steps:
+        return learning_rate(replace(optim, lr=first.lr, steps=first.steps), step)
+    return learning_rate(replace(optim, steps=optim.steps - first.steps), step - first.steps)
+
+
 class Trainer:
     """A net in training. `step()` until `done`; `tensors()` and `restore()` stop and go on, bit by bit the same."""
 
@@ -78,7 +88,7 @@ class Trainer:
         """Draw a batch, a start and a depth; solve; descend."""
         recipe, model = self.recipe, self.model
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(recipe.optim, self.step_count)
+            group["lr"] = scheduled_rate(recipe, self.step_count)
         whole = self._batch().to(self.machine.where)
         pretraining = recipe.pretraining if recipe.pretraining and self.step_count < recipe.pretraining.steps else None
         solver, gradient = (Picard(), Backprop(pretraining.last)) if pretraining else (recipe.solver, recipe.gradient)
@@ -120,6 +130,9 @@ class Trainer:
 
     def consider(self, score: float) -> None:
         """Remember the present weights if none had a better score; of equals, the latest."""
+        first = self.recipe.pretraining
+        if first and self.step_count <= first.steps:
+            return
         if self.recipe.select == "best" and score >= self._best_score:
             self._best_score = score
             self._best = {name: value.clone() for name, value in self.averaged.state_dict().items()}

@@ -95,15 +95,22 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """The first steps of a training, unrolled and backpropagated whatever comes after them."""
+    """The first steps of a training, unrolled and backpropagated whatever comes after them.
+
+    With a rate of its own, it has a schedule of its own too, and what comes after it has another, with the rate of
+    `optim`; without, one schedule spans both. Weights that it alone has made are never selected as the best.
+    """
 
     steps: int = 1000
     depth: Depth = Fixed(32)
     last: int | None = field(default=None, metadata=LATER)  # steps that are backpropagated through; none: all
+    lr: float | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         require_whole("steps", self.steps, least=1, why="leave pretraining out for none")
         Backprop(self.last)  # raises if that is no number of steps
+        if self.lr is not None:
+            Optim(lr=self.lr)  # raises if that is no rate
 
 
 @dataclass(frozen=True)
