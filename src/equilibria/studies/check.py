@@ -108,13 +108,17 @@ def _weights(store: Store, step: Step) -> str:
 
 
 def _cheapest(recorded: Mapping[str, Mapping[Key, tuple[Step, Block]]], sample: int) -> dict[Key, tuple[Step, Block]]:
-    """The cheapest of each study, then the second cheapest of each, and so on."""
-    queues = [sorted(blocks.items(), key=lambda one: one[1][1].seconds) for blocks in recorded.values()]
+    """The cheapest of each study, then the second cheapest of each, and so on; each time the cheapest studies first."""
+
+    def seconds(one: tuple[Key, tuple[Step, Block]]) -> float:
+        return one[1][1].seconds
+
+    queues = [sorted(blocks.items(), key=seconds) for blocks in recorded.values()]
     chosen: dict[Key, tuple[Step, Block]] = {}
     for turn in zip_longest(*queues):
-        for one in turn:
-            if one and len(chosen) < sample:
-                chosen[one[0]] = one[1]
+        for key, one in sorted(filter(None, turn), key=seconds):
+            if len(chosen) < sample:
+                chosen[key] = one
     return chosen
 
 
