@@ -5,11 +5,23 @@ import statistics
 import sys
 from pathlib import Path
 
+from equilibria.studies import STUDIES
+from equilibria.studies.store import Store
+
 HERE = Path(__file__).parent
 HEAD = """# Trained nets and what they can do
 
 Every folder is a run: its recipe, its metrics, its weights, and what was measured. `equilibria evaluate FOLDER --check`
 measures again; `make check-results` does that for all. This page is made by `python results/summarise.py`.
+"""
+CLAIMS = """
+# The paper's claims, with nets for a laptop
+
+From `laptop`, made by `equilibria reproduce --all`; its `report.html` has the figures, the settings and the nets behind each
+number. Every interval is one of 95 %.
+
+| in the paper | claim | paper | here | verdict |
+| --- | --- | --- | --- | --- |
 """
 
 
@@ -43,7 +55,17 @@ def page() -> str:
         recipe = json.loads((path.parent / "recipe.json").read_text())
         summary = json.loads(path.read_text())
         recipes.setdefault(recipe["name"], []).append({"seed": recipe["seed"], "summary": summary})
-    return HEAD + "".join(table(name, runs) for name, runs in recipes.items())
+    return HEAD + "".join(table(name, runs) for name, runs in recipes.items()) + claims()
+
+
+def claims() -> str:
+    store = Store(HERE / "laptop")
+    rows = [
+        (study.figure, claim.statement, claim.paper, claim.measured, f"{claim.verdict}. {claim.remark}".strip(" ."))
+        for study in STUDIES.values()
+        for claim in store.claims(study)
+    ]
+    return CLAIMS + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 if __name__ == "__main__":
