@@ -17,8 +17,8 @@ measures again; `make check-results` does that for all. This page is made by `py
 CLAIMS = """
 # The paper's claims, with nets for a laptop
 
-From `laptop`, made by `equilibria reproduce --all`; its `report.html` has the figures, the settings and the nets behind each
-number. Every interval is one of 95 %.
+From `laptop`, made by `equilibria reproduce --all`; its `report.html` has the figures, the settings and the nets behind
+each number. Every interval is one of 95 %.
 
 | in the paper | claim | paper | here | verdict |
 | --- | --- | --- | --- | --- |
