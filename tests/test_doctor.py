@@ -71,6 +71,12 @@ class TestWhateverIsGiven:
         assert "inputs are the same" in report.notes[0]
         report.save_html(tmp_path / "page.html")
 
+    def test_equal_inputs_still_tell_whether_the_start_matters(self):
+        same = inputs()[:1].expand(12, N)
+        assert diagnose(CONTRACTION, same, **QUICK).verdict.path_independent is True
+        two_basins = Looped(lambda z, x: z + 0.5 * (z.sign() - z) * x.abs().clamp(max=1))
+        assert diagnose(two_basins, same, **QUICK).verdict.path_independent is False
+
     def test_steps_without_gradients(self):
         report = diagnose(Looped(torch.no_grad()(lambda z, x: 0.5 * z + x)), inputs(), **{**QUICK, "attacks": True})
         assert (report.contraction, report.largest_stretch, report.start_influence, report.attacked) == (None,) * 4

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -137,13 +138,23 @@ class Patient:
         )
         self._found[str(start)] = found
         assert found.same_answer is not None
-        return _row(
-            str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
+        return self._compared(
+            _row(
+                str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
+            )
         )
+
+    @property
+    def _alike(self) -> bool:
+        return bool((self._x == self._x[:1]).all())
+
+    def _compared(self, row: AlignmentRow) -> AlignmentRow:
+        """Inputs that are all the same have a mean that leaves nothing of them, so nothing centred can be said."""
+        return replace(row, centred=math.nan, readout=math.nan) if self._alike else row
 
     def sensitivity(self) -> Fields:
         how = {"solver": self._solver, "budget": self._often, "starts": SHARED}
-        if bool((self._x == self._x[:1]).all()):
+        if self._alike:
             self.notes.append("All inputs are the same, so whether they matter was not measured.")
             return {"sensitivity": None, "untrained_sensitivity": None}
         own = sensitivity(self._model, self._x, **how, usual=self._usual, rng=self._rng).share
@@ -198,7 +209,9 @@ class Patient:
         )
         score = self._answers.score(answer, slice(0, FEW))
         return {
-            "attack": _row("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual),
+            "attack": self._compared(
+                _row("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual)
+            ),
             "attacked_score": None if score is None else score.double().mean().item(),
         }
 

@@ -36,7 +36,7 @@ class AlignmentRow:
     cosine: float  # the AA score
     low: float
     high: float
-    centred: float  # without the mean over inputs: what the input has to do with it
+    centred: float  # without the mean over inputs: what the input has to do with it; NaN if they are all the same
     readout: float  # of what is read from the states, centred
     same_answer: float  # the share of other starts that give the same answer
     diverged: int  # solves that are left out because they diverged

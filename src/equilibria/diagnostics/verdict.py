@@ -83,7 +83,8 @@ def _ends(row: AlignmentRow, usually_lost: float) -> Ends:
         return Ends.INFINITY
     if not row.same_answer >= SAME:
         return Ends.ELSEWHERE
-    close = row.cosine >= PATH_INDEPENDENT and row.centred >= CENTRED and row.distance <= DISTANCE
+    centred = row.centred >= CENTRED or math.isnan(row.centred)  # which is not known where all inputs are the same
+    close = row.cosine >= PATH_INDEPENDENT and centred and row.distance <= DISTANCE
     return Ends.SAME_STATE if close else Ends.SAME_ANSWER
 
 
@@ -170,9 +171,10 @@ def _what_it_does(behaviour: str, regimes: Mapping[Regime, int]) -> str:
 
 def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, meaningless: bool) -> str:
     """About the worst kind of start, by name."""
+    centred = "" if math.isnan(worst.centred) else f"centred {worst.centred:.3f}, "
     score = (
         f"from {worst.start}: AA {worst.cosine:.3f} ({worst.low:.3f} .. {worst.high:.3f}), "
-        f"centred {worst.centred:.3f}, distance {worst.distance:.2g}, the same answer {worst.same_answer:.0%}"
+        f"{centred}distance {worst.distance:.2g}, the same answer {worst.same_answer:.0%}"
     )
     if behaviour == WORDS[Regime.DIVERGENCE]:
         lost = f"of {worst.solves} solves from {worst.start}, {worst.diverged} have no end to compare"
