@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from equilibria.diagnostics import Estimate
 from equilibria.studies.base import Row, Step, Study, by, pick
 from equilibria.studies.claims import Claim, area_over_nets, judge
-from equilibria.studies.drawing import RIGHT, WRONG, caption, figure
+from equilibria.studies.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
 from equilibria.studies.scales import Scale
-from equilibria.studies.strings import LENGTHS, LONGER, at_large_budget, instances, of_the_deepest
+from equilibria.studies.strings import LENGTHS, LONGER, SEEN, at_large_budget, instances, of_the_deepest
 
 USEFUL = 0.8  # an area under the curve above this is called useful
-BINS = np.linspace(0, 1, 41)
+BINS = np.linspace(*SEEN, 41)
 
 
 class PerInstance(Study):
@@ -34,7 +34,7 @@ class PerInstance(Study):
         for axis, (title, lengths) in zip(axes, PARTS.items(), strict=True):
             strings = instances(pick(rows, difficulty=lengths))
             for name, right, colour, hatch in (("right", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
-                scores = [max(one.alignment, 0.0) for one in strings if one.right == right]
+                scores = probit([one.alignment for one in strings if one.right == right])
                 label = f"{name} ({len(scores)})"
                 each = [1 / max(len(scores), 1)] * len(scores)
                 style = {"color": colour, "alpha": 0.55, "hatch": hatch, "edgecolor": colour}
@@ -42,7 +42,7 @@ class PerInstance(Study):
             area = _area(rows, lengths)
             found = "cannot tell" if np.isnan(area.low) else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
             axis.set_title(f"{title}\narea under ROC {found}", fontsize=9)
-            axis.set_xlabel("AA score of the string")
+            probit_axis(axis, "x", "AA score of the string")
             axis.legend(fontsize=7, loc="upper left")
         axes[0].set_ylabel("share of the right, and of the wrong")
         caption(drawn, "Paper: per-instance path independence is highly correlated with correctness of predictions.")

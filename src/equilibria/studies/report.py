@@ -27,7 +27,8 @@ STYLE = """
 h1 { line-height: 1.25; } h2 { border-top: 1px solid var(--line); padding-top: 1.2rem; font-size: 1.2rem; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; } td, th { vertical-align: top; font-size: .92rem; }
 th { color: var(--soft); font-weight: 500; } td { min-width: 3rem; overflow-wrap: anywhere; }
-.claims td:first-child { min-width: 14rem; } .claims td:nth-child(3) { min-width: 12rem; }
+.claims td:first-child { min-width: 14rem; } .claims td:nth-child(2) { min-width: 6rem; }
+.claims td:nth-child(3) { min-width: 12rem; }
 figure { padding: .5rem; } figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 b { white-space: nowrap; } b.holds { color: #1c7c3c; } b.fails { color: #b3261e; } b.open { color: #8a5a00; }
 .where { color: var(--soft); } .note { border-left: 3px solid var(--line); padding-left: .8rem; }
