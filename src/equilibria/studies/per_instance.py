@@ -43,6 +43,7 @@ class PerInstance(Study):
             found = "cannot tell" if np.isnan(area.low) else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
             axis.set_title(f"{title}\narea under ROC {found}", fontsize=9)
             probit_axis(axis, "x", "AA score of the string")
+            axis.tick_params(axis="x", labelsize=7)
             axis.legend(fontsize=7, loc="upper left")
         axes[0].set_ylabel("share of the right, and of the wrong")
         caption(drawn, "Paper: per-instance path independence is highly correlated with correctness of predictions.")
