@@ -174,17 +174,18 @@ def _laptop(paper: Scale) -> Scale:
         implicit_rate=3e-5,
         digits=replace(
             paper.digits,
-            net=DenseNet(width=256),
-            optim=replace(short, steps=1200, batch=128, lr=1e-3),
+            net=DenseNet(width=128),
+            optim=replace(short, steps=2400, batch=128, lr=1e-3),
             evaluation=Evaluation(finally_at=((2.0, 100, 2000, 0),)),
         ),
-        digit_factors=Factors(rates=(1e-3, 3e-4, 1e-4), depths=(8,)),
+        digit_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
         inversion=replace(
             paper.inversion,
-            optim=replace(short, steps=800, lr=1e-3),
+            net=DenseNet(width=128),
+            optim=replace(short, steps=1200, lr=1e-3),
             evaluation=Evaluation(finally_at=((0.5, 100, 500, 0),)),
         ),
-        inversion_factors=Factors(rates=(1e-3, 3e-4, 1e-4), depths=(8,)),
+        inversion_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
         edges=replace(
             paper.edges,
             net=GraphNet(width=32),
