@@ -13,7 +13,7 @@ from equilibria.studies.scales import Scale
 from equilibria.studies.strings import LENGTHS, LONGER, SEEN, at_large_budget, instances, of_the_deepest
 
 USEFUL = 0.8  # an area under the curve above this is called useful
-BINS = np.linspace(*SEEN, 41)
+BINS = np.linspace(SEEN[0], SEEN[1], 41)
 
 
 class PerInstance(Study):

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from equilibria.diagnostics import Estimate
 from equilibria.solution import Status
 from equilibria.studies.base import Row, Step, by, pick, values
-from equilibria.studies.claims import Claim, in_words, judge, rank_correlation
+from equilibria.studies.claims import FEWEST, Claim, in_words, judge, rank_correlation
 from equilibria.studies.drawing import figure, probit, probit_axis, scatter
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.scales import Scale
@@ -142,8 +142,15 @@ def accuracy_rises(
     accuracy: str = "partial_score",
 ) -> Claim:
     """The claim that nets which are more path independent are more accurate, judged by their rank correlation."""
-    correlation = rank_correlation(values(nets, alignment), values(nets, accuracy))
-    return judge(statement, correlation, above=above, what="rank correlation {} over nets", paper=paper)
+
+    def correlation(nets: Sequence[Row]) -> Estimate:
+        return rank_correlation(values(nets, alignment), values(nets, accuracy))
+
+    groups = [(category, group) for category, group in by(nets, "category") if len(group) >= FEWEST]
+    alone = ", ".join(f"{category} {in_words(correlation(group))}" for category, group in groups)
+    remark = f"By themselves: {alone}." if len(groups) > 1 else ""
+    what = "rank correlation {} over nets"
+    return judge(statement, correlation(nets), above=above, what=what, paper=paper, remark=remark)
 
 
 def as_points(nets: Sequence[Row], x: str = "alignment", y: str = "partial_score") -> list[dict]:
