@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -123,3 +124,15 @@ def events(address: str, request: dict[str, Any]) -> list[dict[str, Any]]:
     data = json.dumps(request).encode()
     with urllib.request.urlopen(urllib.request.Request(f"{address}/api/think", data), timeout=120) as answer:
         return [json.loads(line) for line in answer]
+
+
+def solves(explorer: str) -> int:
+    return called(f"{explorer}/api/health")[1]["solves"]
+
+
+def wait_until_left(explorer: str, count: int) -> None:
+    begin = time.monotonic()
+    while solves(explorer) > count:
+        assert time.monotonic() - begin < FREED, "a solve that nobody watches goes on"
+        time.sleep(0.02)
+    assert solves(explorer) == count

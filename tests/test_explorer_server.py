@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import torch
-from explorer_server import FREED, called, events
+from explorer_server import called, events, wait_until_left
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -34,18 +34,6 @@ def columns(found: list[dict], name: str) -> np.ndarray:
             numbers = np.frombuffer(base64.b64decode(event["data"]), np.float32, event["count"] * width)
             parts.append(numbers.reshape(event["count"], -1, len(opened["columns"])))
     return np.concatenate(parts)[:, :, opened["columns"].index(name)]
-
-
-def solves(explorer: str) -> int:
-    return called(f"{explorer}/api/health")[1]["solves"]
-
-
-def wait_until_left(explorer: str, count: int) -> None:
-    begin = time.monotonic()
-    while solves(explorer) > count:
-        assert time.monotonic() - begin < FREED, "a solve that nobody watches goes on"
-        time.sleep(0.02)
-    assert solves(explorer) == count
 
 
 def test_a_solve_is_streamed_step_by_step_as_the_library_solves_it(explorer, runs):
@@ -201,7 +189,7 @@ def test_eight_pages_are_answered_while_others_solve_for_long(explorer):
             while '"done"' not in str(page.recv(timeout=60)):
                 pass
         assert time.monotonic() - begin < 30
-        assert solves(explorer) == 4
+        wait_until_left(explorer, 4)
     wait_until_left(explorer, 0)
 
 
@@ -236,7 +224,7 @@ def test_a_reader_who_stops_reading_holds_a_solve_back_and_nothing_is_hoarded(ex
         for _ in range(3):
             page.recv(timeout=30)
         time.sleep(2)
-        assert solves(explorer) == 1, "it waits for its reader"
+        wait_until_left(explorer, 1)  # it waits for its reader
     wait_until_left(explorer, 0)
 
 

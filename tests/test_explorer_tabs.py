@@ -1,9 +1,8 @@
 """What becomes of the solves of a page that is closed."""
 
 import re
-import time
 
-from explorer_server import FREED, called
+from explorer_server import solves, wait_until_left
 from playwright.sync_api import expect
 
 
@@ -12,10 +11,7 @@ def test_a_closed_tab_frees_its_solve(browser, explorer):
     page = context.new_page()
     page.goto(f"{explorer}/#task=mazes&difficulty=59&seed=1&steps=2000")
     expect(page.locator("#now-left")).to_have_text(re.compile(r"step [1-9]"))
-    assert called(f"{explorer}/api/health")[1]["solves"] >= 2
+    assert solves(explorer) >= 2
     page.close()
-    closed = time.monotonic()
-    while called(f"{explorer}/api/health")[1]["solves"]:
-        assert time.monotonic() - closed < FREED
-        time.sleep(0.02)
+    wait_until_left(explorer, 0)
     context.close()
