@@ -1,6 +1,7 @@
 """How the tests use the explorer's page."""
 
 import re
+import time
 
 from explorer_server import SMALL, events
 from playwright.sync_api import Page, expect
@@ -24,6 +25,14 @@ def place_of(page: Page, place: int, side: str = "left") -> tuple[float, float]:
     size = (box["width"] - 2 * MARGIN) / SIDE
     row, column = divmod(place, SIDE)
     return box["x"] + MARGIN + (column + 0.5) * size, box["y"] + MARGIN + (row + 0.5) * size
+
+
+def until(page: Page, expression: str) -> None:
+    """Wait for what a script says; the page's own policy forbids Playwright to wait there."""
+    begin = time.monotonic()
+    while not page.evaluate(expression):
+        assert time.monotonic() - begin < 30, f"not so after 30 s: {expression}"
+        time.sleep(0.05)
 
 
 def drawing(address: str) -> dict:
