@@ -101,10 +101,12 @@ def test_studies_are_not_read_through_links_and_odd_points_are_left_out(root):
 
 
 def test_what_is_kept_for_later_has_a_bound():
-    kept = Kept()
-    states = torch.zeros(KEPT_NUMBERS // 4)
-    for number in range(9):
-        kept.put(("others", number), (states,))
-    assert kept.numbers <= KEPT_NUMBERS
-    assert kept.get(("others", 8)) is not None
-    assert kept.get(("others", 0)) is None
+    """Four quarters of the memory: those that came last."""
+    kept, quarter = Kept(), torch.zeros(KEPT_NUMBERS // 4)
+    given = [(quarter.clone(),) for _ in range(9)]
+    for number, states in enumerate(given):
+        assert kept.put(("others", number), states) is states
+    assert kept.numbers == KEPT_NUMBERS
+    found = [kept.get(("others", number)) for number in range(9)]
+    assert [one is states for one, states in zip(found, given, strict=True)] == [False] * 5 + [True] * 4
+    assert found[:5] == [None] * 5
