@@ -96,7 +96,7 @@ def test_a_link_shows_the_same_view_to_somebody_else(page, browser, explorer):
     page.click("#share")
     context = browser.new_context(viewport={"width": 900, "height": 900})
     other = context.new_page()
-    opened(other, explorer, page.url.split("/")[-1] if "#" not in page.url else page.url[page.url.index("#") :])
+    opened(other, explorer, page.evaluate("location.hash"))
     for name in ("#verdict-left", "#verdict-right", "#now-left", "#step-number"):
         assert other.locator(name).inner_text() == page.locator(name).inner_text()
     assert other.locator("#solver").input_value() == "anderson"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from equilibria.diagnostics.sensitivity import alike
 from equilibria.model import EquilibriumModel
 from equilibria.solution import Budget, Keep, Solution, Status, Step
 from equilibria.solve import Solver
@@ -177,7 +178,7 @@ def _trend(series: Tensor) -> Tensor:
 
 def _collapsed(x: Tensor, limits: Tensor, tol: float) -> bool:
     """Whether limits of different inputs, (k, n), are the same."""
-    if len(x) < 2 or bool((x == x[:1]).all()):
+    if alike(x):
         return False
     mean = limits.mean(0)
     return bool(((limits - mean).norm(dim=1) <= tol * mean.norm()).all())

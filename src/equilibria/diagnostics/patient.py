@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -18,7 +17,7 @@ from equilibria.diagnostics.convergence import Regime, convergence, limit_distan
 from equilibria.diagnostics.doubts import Indecision
 from equilibria.diagnostics.report import AlignmentRow, Curve, Paths, Trust
 from equilibria.diagnostics.selective import auroc
-from equilibria.diagnostics.sensitivity import sensitivity, untrained
+from equilibria.diagnostics.sensitivity import alike, sensitivity, untrained
 from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, derangements
 from equilibria.diagnostics.trajectories import Plane, trajectories
 from equilibria.layout import noise_like
@@ -138,23 +137,41 @@ class Patient:
         )
         self._found[str(start)] = found
         assert found.same_answer is not None
-        return self._compared(
-            _row(
-                str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
-            )
+        return self._means(
+            str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
         )
 
-    @property
-    def _alike(self) -> bool:
-        return bool((self._x == self._x[:1]).all())
-
-    def _compared(self, row: AlignmentRow) -> AlignmentRow:
-        """Inputs that are all the same have a mean that leaves nothing of them, so nothing centred can be said."""
-        return replace(row, centred=math.nan, readout=math.nan) if self._alike else row
+    def _means(
+        self,
+        start: str,
+        diverged: Tensor,
+        solves: int,
+        state: Agreement,
+        readout: Agreement,
+        same: Tensor,
+        residual: Tensor,
+    ) -> AlignmentRow:
+        """The means of what was found for each example, (batch,)."""
+        mean = bootstrap(state.cosine)
+        # The mean of inputs that are all the same leaves nothing of them to compare.
+        centred = (math.nan, math.nan) if alike(self._x) else (state.centred.nanmean(), readout.centred.nanmean())
+        return AlignmentRow(
+            start=start,
+            cosine=mean.value,
+            low=mean.low,
+            high=mean.high,
+            centred=float(centred[0]),
+            readout=float(centred[1]),
+            same_answer=same.nanmean().item(),
+            diverged=int(diverged.sum()),
+            solves=solves * len(diverged),
+            distance=state.distance.nanmean().item(),
+            residual=residual.nanmean().item(),
+        )
 
     def sensitivity(self) -> Fields:
         how = {"solver": self._solver, "budget": self._often, "starts": SHARED}
-        if self._alike:
+        if alike(self._x):
             self.notes.append("All inputs are the same, so whether they matter was not measured.")
             return {"sensitivity": None, "untrained_sensitivity": None}
         own = sensitivity(self._model, self._x, **how, usual=self._usual, rng=self._rng).share
@@ -209,9 +226,7 @@ class Patient:
         )
         score = self._answers.score(answer, slice(0, FEW))
         return {
-            "attack": self._compared(
-                _row("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual)
-            ),
+            "attack": self._means("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual),
             "attacked_score": None if score is None else score.double().mean().item(),
         }
 
@@ -260,26 +275,6 @@ class Patient:
         points = found.points[0].tolist()
         shown = [[[c if math.isfinite(c) else None for c in point] for point in path] for path in points]
         return {"paths": Paths(shown, ["usual", "another's state", *["noise"] * len(noise)])}
-
-
-def _row(
-    start: str, diverged: Tensor, solves: int, state: Agreement, readout: Agreement, same: Tensor, residual: Tensor
-) -> AlignmentRow:
-    """The means of what was found for each example, (batch,)."""
-    mean = bootstrap(state.cosine)
-    return AlignmentRow(
-        start=start,
-        cosine=mean.value,
-        low=mean.low,
-        high=mean.high,
-        centred=state.centred.nanmean().item(),
-        readout=readout.centred.nanmean().item(),
-        same_answer=same.nanmean().item(),
-        diverged=int(diverged.sum()),
-        solves=solves * len(diverged),
-        distance=state.distance.nanmean().item(),
-        residual=residual.nanmean().item(),
-    )
 
 
 def _spaced(steps: int, count: int = 12) -> list[int]:

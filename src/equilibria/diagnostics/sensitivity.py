@@ -45,7 +45,7 @@ def sensitivity(
     the solve from the usual start, if it has been made already.
     """
     require_whole("starts", starts, least=2, why="one start has no spread")
-    if len(x) < 2 or bool((x == x[:1]).all()):
+    if alike(x):
         raise ValueError("sensitivity compares different inputs; give a batch of at least two that differ")
     usual = usual or model.equilibrium(x, solver=solver, budget=budget, trace=False)
     size = usual.z[usual.status != Status.DIVERGED].square().mean().sqrt().item()
@@ -58,6 +58,11 @@ def sensitivity(
         limits.append(solution.z.flatten(1))
     kept = torch.stack(limits)[:, good].double()  # (starts, inputs, n)
     return _split(kept, tol, diverged=int((~good).sum()))
+
+
+def alike(x: Tensor) -> bool:
+    """Whether there is no input that differs from another."""
+    return bool((x == x[:1]).all())
 
 
 def _split(limits: Tensor, tol: float, *, diverged: int) -> Sensitivity:

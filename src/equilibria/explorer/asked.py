@@ -15,8 +15,8 @@ from equilibria.explorer.limits import (
     MOST_REQUEST_BYTES,
     MOST_STEPS,
     Refused,
-    is_number,
 )
+from equilibria.explorer.untrusted import is_number
 from equilibria.explorer.views import Input
 from equilibria.solution import Budget
 from equilibria.solvers import SOLVERS

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equilibria.describe import from_data
-from equilibria.explorer.limits import MOST_STEPS, Refused, inside, is_number
+from equilibria.diagnostics.verdict import PATH_INDEPENDENT
+from equilibria.explorer.limits import MOST_STEPS, Refused
+from equilibria.explorer.untrusted import is_number, lies_in
 from equilibria.explorer.views import VIEWS, View
 from equilibria.folders import KINDS, load, read_config
 from equilibria.model import EquilibriumModel
@@ -19,7 +21,6 @@ from equilibria.tasks import TASKS, Task
 
 LOADED = 16  # nets kept in memory
 DESCRIBED = 4096  # nets whose descriptions are
-PATH_INDEPENDENT = 0.99  # AA from which a net is called so (paper, Table 1)
 USUAL_STEPS = 200  # where nothing says how many a net takes
 READ = ("config.json", "summary.json", "recipe.json", "model.safetensors")  # of a net's folder
 USUAL_FOLDERS = (Path("results"), Path("runs"))
@@ -76,7 +77,7 @@ class Catalogue:
         for root in self.roots:
             for config in sorted(root.rglob("config.json")):
                 folder = config.parent.resolve()
-                if not all(inside(folder / name, root) for name in READ):
+                if not all(lies_in(folder / name, root) for name in READ):
                     continue  # a link that leads elsewhere
                 path = folder.relative_to(root).as_posix()
                 path = root.name if path == "." else path

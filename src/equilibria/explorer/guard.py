@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -48,25 +48,18 @@ class Guard:
 
     def _refused(self, headers: Headers) -> Refused | None:
         host, origin = headers.get("host", ""), headers.get("origin")
-        if _name(host) not in self._names:
+        called, page = _parts(f"//{host}"), _parts(origin or "")
+        if called is None or called.hostname not in self._names:
             return Refused(403, f"this explorer is not called {host[:100]!r}; open it by the address it has printed")
-        if origin is not None and _netloc(origin) != host.lower():
+        if origin is not None and (page is None or page.netloc.lower() != host.lower()):
             return Refused(403, f"a page of {origin[:100]!r} may not use this explorer")
         return None
 
 
-def _name(host: str) -> str | None:
-    """The name in a Host header, without its port."""
+def _parts(address: str) -> SplitResult | None:
+    """Of the address in a header; None if it is none."""
     try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
-
-
-def _netloc(origin: str) -> str | None:
-    """Name and port of an Origin header."""
-    try:
-        return urlsplit(origin).netloc.lower()
+        return urlsplit(address)
     except ValueError:
         return None
 

@@ -1,9 +1,5 @@
 """What a page may ask for, and how it is told that it may not."""
 
-import math
-from pathlib import Path
-from typing import Any
-
 MOST_STEPS = 2000  # of a solve
 MOST_OTHERS = 10  # solves from other inputs' states (paper, Algorithm 1)
 MOST_NOISES = 4  # solves from noise beside them
@@ -14,24 +10,6 @@ MOST_STREAMS = 96  # of all pages together
 MOST_PAGES = 64
 LARGEST_NOISE = 1e3
 LARGEST_SEED = 2**31 - 1
-
-
-def is_number(value: Any) -> bool:
-    """Whether something read from JSON is a number that can be computed with."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        return False
-
-
-def inside(path: Path, root: Path) -> bool:
-    """Whether a file lies in a folder, wherever links in its name lead; both as `resolve` gives them."""
-    try:
-        return root in path.resolve().parents
-    except (OSError, ValueError, RuntimeError):  # names that cannot be, links that lead to themselves
-        return False
 
 
 class Refused(Exception):

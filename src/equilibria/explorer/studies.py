@@ -9,7 +9,8 @@ from urllib.parse import quote
 from starlette.responses import FileResponse, Response
 
 from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.limits import Refused, inside, is_number
+from equilibria.explorer.limits import Refused
+from equilibria.explorer.untrusted import is_number, lies_in
 
 SHOWN = {".html", ".svg", ".png", ".json", ".css", ".js"}
 MOST_POINTS = 10_000
@@ -39,14 +40,14 @@ def served(catalogue: Catalogue, number: int, path: str) -> Response:
         raise Refused(404, "there is no such folder of studies")
     root = catalogue.roots[number]
     file = root / path
-    if not inside(file, root) or file.suffix not in SHOWN or not os.path.isfile(file):
+    if not lies_in(file, root) or file.suffix not in SHOWN or not os.path.isfile(file):
         raise Refused(404, f"there is no {path[:200]!r} among the studies")
     return FileResponse(file, headers={"content-security-policy": REPORT_POLICY})
 
 
 def _files(root: Path, pattern: str) -> list[Path]:
     """Those that really lie in the folder: links that lead elsewhere are not followed."""
-    return [path for path in sorted(root.glob(pattern)) if inside(path, root)]
+    return [path for path in sorted(root.glob(pattern)) if lies_in(path, root)]
 
 
 def _figure(path: Path, root: Path, known: set[str]) -> dict[str, Any]:

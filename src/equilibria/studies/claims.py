@@ -80,7 +80,7 @@ def resampled(
 ) -> Estimate:
     """A statistic of (units, columns) with its percentile bootstrap interval over units; NaN units are left out.
 
-    `statistic` takes (..., units, columns) and gives (...,).
+    `statistic` takes (..., units, columns) and gives (...,). Fewer than `fewest` units have a value and no interval.
     """
     complete = [unit for unit in data if not any(math.isnan(number) for number in unit)]
     table = np.asarray(complete, dtype=float)  # (units, columns)

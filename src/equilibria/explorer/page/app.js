@@ -89,12 +89,13 @@ class App {
     this.controls.show();
     this.notice = "";
     $("message").hidden = true;
-    if (solve === null) return this.writeLink();
-    this.panes.forEach((pane, i) => {
-      if (solve === "all" || solve === i) pane.think();
-    });
-    this.player.restart(state.step);
-    return this.writeLink();
+    if (solve !== null) {
+      this.panes.forEach((pane, i) => {
+        if (solve === "all" || solve === i) pane.think();
+      });
+      this.player.restart(state.step);
+    }
+    this.writeLink();
   }
 
   writeLink() {

@@ -1,8 +1,7 @@
 // A view as the part of an address after "#", and back. Readable, so that links can be written by hand.
 
-import { INPUT, state } from "./state.js";
+import { INPUT, SIDES, state } from "./state.js";
 
-const SIDES = ["left", "right"];
 const NUMBERS = ["begin", "end", "digit"];
 
 // Places as differences in base 36: 12.1.1.k

@@ -5,7 +5,7 @@ import { $, context, el, say, sayPlace, short } from "./dom.js";
 import { Past } from "./past.js";
 import { KINDS, paths, residuals, ROW, strips } from "./plots.js";
 import { Recording } from "./recording.js";
-import { change, request, state } from "./state.js";
+import { change, request, SIDES, state } from "./state.js";
 import { colours } from "./theme.js";
 import { VIEWS } from "./views/index.js";
 
@@ -13,7 +13,6 @@ const WORDS = {
   converged: ["at rest", "good"], settled: ["settled", "good"], cycling: ["in a cycle", "mid"],
   exhausted: ["not at rest", "mid"], diverged: ["diverged", "bad"],
 };
-const SIDES = ["left", "right"];
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class Pane {

@@ -1,5 +1,6 @@
 // What the page shows: one plain object, and who wants to know when it changes.
 
+export const SIDES = ["left", "right"];
 export const INPUT = { difficulty: 0, seed: 0, flips: [], begin: null, end: null, digit: null };
 
 export const state = {

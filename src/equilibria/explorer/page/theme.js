@@ -31,23 +31,24 @@ export function colours() {
   return known;
 }
 
-// Between two "#rrggbb" colours.
+// Red, green and blue of a "#rrggbb" colour, up to 255.
+export const parts = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+
+// Between two colours.
 export function mixed(one, other, share) {
-  const part = (colour, i) => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16);
-  const mix = [0, 1, 2].map((i) => Math.round(part(one, i) + (part(other, i) - part(one, i)) * share));
+  const to = parts(other);
+  const mix = parts(one).map((part, i) => Math.round(part + (to[i] - part) * share));
   return `#${mix.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
 
-// How bright a "#rrggbb" colour is, as contrasts are reckoned (WCAG).
+// How bright a colour is, as contrasts are reckoned (WCAG).
 function luminance(colour) {
-  const [red, green, blue] = [1, 3, 5].map((at) => {
-    const part = parseInt(colour.slice(at, at + 2), 16) / 255;
-    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  });
+  const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  const [red, green, blue] = parts(colour).map((part) => linear(part / 255));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-export function contrast(one, other) {
+function contrast(one, other) {
   const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
   return (high + 0.05) / (low + 0.05);
 }

@@ -1,7 +1,7 @@
 // Bits, and the parity that a net says at each of them.
 
 import { bytes } from "../dom.js";
-import { mixed, readableOn } from "../theme.js";
+import { mixed, parts, readableOn } from "../theme.js";
 
 export function prepared(drawing) {
   return { bits: bytes(drawing.bits), target: bytes(drawing.target) };
@@ -64,7 +64,7 @@ export function draw(g, box, input, answer, colours, cursor) {
 export function pixel(value, colours) {
   const base = value >> 7 ? colours.bad : colours.good;
   const colour = (value & 127) > 63 ? base : mixed(base, colours.wall, 0.62);
-  return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return parts(colour);
 }
 
 export function placeAt(input, box, x, y) {
