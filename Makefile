@@ -22,6 +22,7 @@ types: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/alignment.py
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/explorer.py
 

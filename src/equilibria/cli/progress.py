@@ -42,7 +42,7 @@ class Bar(Watcher):
         self._progress.update(self._task, completed=progress.step, rate=rate, now=f"loss {self._loss:.4g}")
 
     def evaluated(self, step: int, measurements: list[Measurement]) -> None:
-        parts = [f"{one.difficulty}: {one.score:.4g}, AA {one.alignment:.3f}" for one in measurements]
+        parts = [f"at {one.difficulty}: score {one.score:.4g}, AA {one.alignment:.3f}" for one in measurements]
         self._console.print(f"step {step:>6}  loss {self._loss:.4g}  " + "  ".join(parts), soft_wrap=True)
 
     def ended(self) -> None:
