@@ -79,6 +79,17 @@ def test_the_command_starts_a_cluster_of_its_own_and_tells_failures(tmp_path):
     assert finished.returncode == 1
 
 
+def test_a_reproduction_trains_its_nets_there(tmp_path):
+    command = [sys.executable, "-m", "equilibria", "reproduce", "trajectories", "--scale", "smoke", "--on", "ray"]
+    there = subprocess.run(
+        [*command, "--out", str(tmp_path), "--json"], capture_output=True, text=True, timeout=240, env=NOT_NICE
+    )
+    assert there.returncode == 0, there.stderr[-3000:]
+    outcome = json.loads(there.stdout)
+    assert len(outcome["trained"]) == 3
+    assert outcome["finished"]["trajectories"] and not outcome["failed"]
+
+
 def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(capsys):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
