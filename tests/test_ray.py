@@ -87,7 +87,8 @@ def test_a_reproduction_trains_its_nets_there(tmp_path):
     assert there.returncode == 0, there.stderr[-3000:]
     outcome = json.loads(there.stdout)
     assert len(outcome["trained"]) == 3
-    assert outcome["finished"]["trajectories"] and not outcome["failed"]
+    assert outcome["finished"]["trajectories"]
+    assert not outcome["failed"]
 
 
 def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(capsys):

@@ -51,7 +51,7 @@ def stress_rows(independent, dependent, examples=500):
             "steps": 500,
             "alignment": 0.9,
             "score": 1.0,
-            "attacked_alignment": 0.5,
+            "attacked_alignment": 0.9 if kind == "independent" else 0.5,
             "attacked_score": independent if kind == "independent" else dependent,
             "examples": examples,
         }
@@ -61,10 +61,23 @@ def stress_rows(independent, dependent, examples=500):
 
 
 def test_attacks_are_judged_by_what_is_left():
-    assert verdicts("stress_test", stress_rows(1.0, 0.0)) == ["holds"] * 4
-    assert verdicts("stress_test", stress_rows(0.5, 0.5)) == ["does not hold"] * 4
-    assert verdicts("stress_test", stress_rows(0.95, 0.05)) == ["cannot tell"] * 4
-    assert verdicts("stress_test", stress_rows(1.0, 0.0, examples=3)) == ["cannot tell"] * 4
+    def of_answers(*about, **more):
+        return verdicts("stress_test", stress_rows(*about, **more))[::2]
+
+    assert of_answers(1.0, 0.0) == ["holds"] * 4
+    assert of_answers(0.5, 0.5) == ["does not hold"] * 4
+    assert of_answers(0.95, 0.05) == ["cannot tell"] * 4
+    assert of_answers(1.0, 0.0, examples=3) == ["cannot tell"] * 4
+
+
+def test_attacks_are_judged_by_where_they_lead():
+    def of_ends(alignment, attacked):
+        rows = [row | {"alignment": alignment, "attacked_alignment": attacked} for row in stress_rows(1.0, 0.0)]
+        return verdicts("stress_test", rows)[1::2]
+
+    assert of_ends(0.995, 0.99) == ["holds", "does not hold"] * 2
+    assert of_ends(0.99, 0.5) == ["does not hold", "holds"] * 2
+    assert of_ends(0.99, None) == ["cannot tell"] * 4
 
 
 def convergence_rows(solved, alignment, residual):
@@ -89,8 +102,9 @@ def test_convergence_in_training_is_not_needed():
     assert verdicts("training_convergence", convergence_rows(0.2, 0.5, 0.0)) == ["does not hold"] * 6
 
 
-def solver_rows(score, moving, size):
+def solver_rows(score, moving, size, apart=0.1):
     row = {"difficulty": 9, "examples": 100, "moving": moving, "cycle_sizes": [size] * moving, "broyden_score": 1.0}
+    row["apart"] = apart
     harder = [row | {"difficulty": harder, "run": 0} for harder in (13, 25)]
     return [row | {"run": run, "picard_score": score} for run in range(10)] + [
         one | {"picard_score": score} for one in harder
@@ -98,9 +112,9 @@ def solver_rows(score, moving, size):
 
 
 def test_solvers_that_end_in_other_places_with_the_same_answers():
-    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.01)) == ["holds"] * 5
-    assert verdicts("solver_residuals", solver_rows(0.5, 0, 0.01))[:2] == ["does not hold"] * 2
-    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.3))[2:] == ["does not hold"] * 3
+    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.01)) == ["holds"] * 6
+    assert verdicts("solver_residuals", solver_rows(0.5, 0, 0.01, apart=1e-6))[:3] == ["does not hold"] * 3
+    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.3))[3:] == ["does not hold"] * 3
 
 
 @pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
@@ -116,6 +130,7 @@ def test_error_falls_with_alignment(name):
                 "net": str(i),
                 "difficulty": difficulty,
                 "alignment": 0.3 + 0.03 * i,
+                "centred": -0.03 * i,
                 "score": 0.5 + sign * 0.01 * i,
                 "constant": 0.6,
             }
@@ -124,8 +139,8 @@ def test_error_falls_with_alignment(name):
         ]
 
     better = 1 if name == "blurry_mnist" else -1
-    assert verdicts(name, rows(better))[0] == "holds"
-    assert verdicts(name, rows(-better))[0] == "does not hold"
+    assert verdicts(name, rows(better))[:2] == ["holds", "does not hold"]  # centred AA goes the other way here
+    assert verdicts(name, rows(-better))[:2] == ["does not hold", "holds"]
     FigureCanvasAgg(study.draw(rows(better))).draw()
     points = study.points(rows(better))
     assert [point["x"] for point in points.points] == pytest.approx([0.3 + 0.03 * i for i in range(18)])

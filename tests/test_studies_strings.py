@@ -37,7 +37,7 @@ def nets(category, alignment, accuracy, count=12, **fields):
     return [
         {
             "category": category,
-            "name": f"{category}, net {i}",
+            "name": f"{category}, depth {6 + 26 * (i % 2)}, net {i}",
             "net": f"{category} {i}",
             "task": "PrefixSum",
             "measure": "Profile",
@@ -76,8 +76,24 @@ def test_interventions_that_do_what_they_are_meant_to():
         ]
 
     one_trend = "holds"
-    assert verdicts("interventions", rows(0.05, -0.3)) == ["holds"] * 6 + [one_trend]
-    assert verdicts("interventions", rows(-0.05, 0.01)) == ["does not hold"] * 6 + [one_trend]
+    assert verdicts("interventions", rows(0.05, -0.3)) == ["holds"] * 6 + [one_trend] * 2
+    assert verdicts("interventions", rows(-0.05, 0.01)) == ["does not hold"] * 6 + [one_trend] * 2
+
+
+def test_penalised_nets_that_fall_off_the_line_are_told():
+    off = [
+        *nets("unroll", rising, rising),
+        *nets("penalty", lambda i, _: rising(i) - 0.3, lambda i, _: rising(i) - 0.05),
+    ]
+    assert verdicts("interventions", off)[-1] == "does not hold"
+
+
+def test_effects_are_also_told_by_depth():
+    of_the_shallow = lambda i, _: rising(i) + (0.1 if i % 2 == 0 else 0.0)  # noqa: E731
+    first, *_ = STUDIES["interventions"].claims(
+        [*nets("unroll", rising, rising), *nets("mixed", of_the_shallow, rising)]
+    )
+    assert first.remark == "Depth 6: 0.1 [0.1, 0.1]. Depth 32: 0 [0, 0]."
 
 
 def test_pairs_are_of_the_same_configuration_in_whatever_order():
@@ -181,20 +197,22 @@ def test_three_regimes():
 
 
 def test_curves_that_stay_and_curves_that_fall():
-    def curves(high, low):
+    def curves(high, low, dip=0.8):
         ends = [high] * 6 + [low] * 6
         profile = [
             row for row in nets("unroll", lambda i, _: 0.99 if i < 6 else 0.3, rising) if row["budget"] == "large"
         ]
         about = [{key: row[key] for key in ("category", "name", "net")} for row in profile[:: len(LENGTHS)]]
         curve = [
-            one | {"measure": "Curve", "trained_at": 8, "at": [1, 8, 64], "partial_scores": [0.5, 0.8, end]}
+            one | {"measure": "Curve", "trained_at": 8, "at": [1, 8, 32, 64], "partial_scores": [0.9, 0.8, dip, end]}
             for one, end in zip(about, ends, strict=True)
         ]
         return [*profile, *curve]
 
-    assert verdicts("more_iterations", curves(0.95, 0.6)) == ["holds"] * 3
-    assert verdicts("more_iterations", curves(0.6, 0.95)) == ["does not hold"] * 3
+    assert verdicts("more_iterations", curves(0.95, 0.6)) == ["holds"] * 4
+    assert verdicts("more_iterations", curves(0.6, 0.95)) == ["does not hold"] * 4
+    on_the_way = verdicts("more_iterations", curves(0.95, 0.6, dip=0.7))
+    assert on_the_way == ["holds", "does not hold", "holds", "holds"]
 
 
 def test_metrics_claims_follow_the_numbers():

@@ -12,7 +12,7 @@ from equilibria.nets import ConvNet
 from equilibria.solvers import Picard
 from equilibria.studies.measures.curve import Curve
 from equilibria.studies.measures.metrics import AdversarialStarts, JacobianNorm, SwappedStarts, counted, resized
-from equilibria.studies.measures.paths import Paths, apart
+from equilibria.studies.measures.paths import Paths, apart, limits_apart
 from equilibria.studies.measures.profile import instances
 from equilibria.tasks import PrefixSum
 from equilibria.training import Recipe
@@ -36,6 +36,22 @@ def test_paths_of_a_contraction_meet_and_those_of_an_integrator_do_not():
     )
     assert min(kept["apart_at_last"]) > 0.01
     assert np.array(kept["paths"]).shape == (5, 61, 2)
+
+
+def test_paths_on_one_cycle_have_one_limit_wherever_they_are_on_it():
+    """The state turns a quarter round at every step, from starts that differ by quarters: the same four states."""
+    flip = lambda z, x: torch.stack([-z[:, 1], z[:, 0]], 1)  # noqa: E731
+    start = torch.tensor([[1.0, 0.0]])
+    ends = [start, flip(start, None), -start]
+    orbits = [[end, flip(end, None), -end, -flip(end, None)] for end in ends]
+    assert limits_apart(ends, orbits).item() == 0
+    assert apart(ends).item() > 1
+    assert limits_apart([start, 3 * start], [[start], [3 * start, 4 * start]]).item() == pytest.approx(1.0)
+    turning = EquilibriumModel(nn.Identity(), lambda z, x: -z, on_bits(None).readout, init=lambda x: x)
+    (row,) = Paths(16, steps=9, before=3, inputs=6, phases=4).rows(turning, RECIPE)
+    both = zip(row["apart_in_the_limit"], row["apart_at_last"], strict=True)
+    assert all(0.1 < limit <= last for limit, last in both)  # cycles of two states each, and no state in two
+    assert 0 <= row["score"] <= row["partial_score"] <= 1
 
 
 def test_how_far_apart_states_are_does_not_depend_on_their_unit():

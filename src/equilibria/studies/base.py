@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from equilibria.describe import fingerprint
 from equilibria.model import EquilibriumModel
 from equilibria.studies.claims import Claim
+from equilibria.studies.drawing import table
 from equilibria.studies.scales import Scale
 from equilibria.training import Recipe
 
@@ -73,6 +74,23 @@ class Study(ABC):
         """The nets as points of a scatter plot, if this is one."""
         del rows
         return None
+
+
+class Cells(NamedTuple):
+    """A table."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class TableStudy(Study):
+    """A study whose picture is a table."""
+
+    @abstractmethod
+    def cells(self, rows: Sequence[Row]) -> Cells: ...
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        return table(*self.cells(rows), title=self.title)
 
 
 class Points(NamedTuple):

@@ -13,6 +13,7 @@ from equilibria.diagnostics import Estimate
 RESAMPLES = 2000
 LEVEL = 0.95
 STRONG = 0.5  # a rank correlation above this is called strong
+NOT_OF_THE_PAPER = "Not a claim of the paper: added here, after the first results."
 FEWEST = 6  # nets or examples: of fewer, an interval says nothing
 
 
@@ -120,6 +121,13 @@ def difference(higher: Sequence[float], lower: Sequence[float]) -> Estimate:
 def mean(numbers: Sequence[float]) -> Estimate:
     """Over nets or examples."""
     return resampled(lambda units: units[..., 0].mean(-1), [[number] for number in numbers])
+
+
+def size_of(signed: Estimate) -> Estimate:
+    """Of a difference, whatever its sign."""
+    ends = abs(signed.low), abs(signed.high)
+    least = min(ends) if signed.low * signed.high > 0 else 0.0
+    return Estimate(abs(signed.value), least, max(ends), signed.examples)
 
 
 def share(right: int, of: int) -> Estimate:

@@ -12,6 +12,7 @@ class EdgeCopying(ErrorByAlignment):
     difficulties = (10, 15)
     harder = (15,)
     error = "error per edge"
+    logarithmic = True
 
     def error_of(self, score: float) -> float:
         return score

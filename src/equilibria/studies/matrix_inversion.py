@@ -20,13 +20,12 @@ class Inversion(ErrorByAlignment):
     name = "matrix_inversion"
     figure = "Appendix I"
     title = "Matrix inversion: path independence and error on harder matrices"
-    setting = (
-        "Dense residual cells of width 512, 20x20 matrices; squared error per element. Trained at c = 0.5, harder: 0.1."
-    )
+    setting = "Dense residual cells, 20x20 matrices; squared error per element. Trained at c = 0.5, harder: 0.1."
     task = "inversion"
     difficulties = (0.5, 0.1)
     harder = (0.1,)
     error = "error per element"
+    logarithmic = True
     lines = PUBLISHED
 
     def error_of(self, score: float) -> float:
@@ -40,8 +39,8 @@ class Inversion(ErrorByAlignment):
                 "the best net matches the energy-based model",
                 Verdict.HOLDS if best <= level else Verdict.FAILS,
                 f"best error {best:.4f}; wanted: at most {level}",
-                paper=f"{level}",
+                paper=f"matches it; {level} in the work that proposed it",
                 value=best,
-                remark="the best of many nets, which flatters; without an interval",
+                remark="The best of many nets, which flatters; without an interval.",
             )
         ]

@@ -12,7 +12,7 @@ from matplotlib.ticker import FormatStrFormatter
 
 from equilibria.diagnostics import Estimate
 from equilibria.studies.base import Points, Row, Step, Study, by, everything, pick
-from equilibria.studies.claims import Claim, difference, judge, rank_correlation
+from equilibria.studies.claims import Claim, difference, in_words, judge, mean, rank_correlation
 from equilibria.studies.drawing import caption, figure
 from equilibria.studies.measures.curve import Curve
 from equilibria.studies.scales import Scale
@@ -44,6 +44,12 @@ class Net(NamedTuple):
     @property
     def last(self) -> float:
         return float(self.right[-1])
+
+    @property
+    def fall(self) -> float:
+        """How far it ever falls below what it had before, past its training depth."""
+        past = self.right[np.asarray(self.at) >= self.trained_at]
+        return float((np.maximum.accumulate(past) - past).max()) if len(past) else 0.0
 
 
 class MoreIterations(Study):
@@ -91,6 +97,12 @@ class MoreIterations(Study):
                 _gain(high),
                 above=-LOSS,
                 what=changes,
+            ),
+            judge(
+                f"nets of high AA (at least {HIGH}) never fall on the way",
+                mean([net.fall for net in high]),
+                below=LOSS,
+                what="the largest fall of the share of right bits is {}, in the mean over nets",
                 paper="monotone",
             ),
             judge(
@@ -102,9 +114,14 @@ class MoreIterations(Study):
             ),
             judge(
                 "the more path independent a net, the more it gains from steps beyond its training",
-                rank_correlation([net.alignment for net in nets], [net.last - net.then for net in nets]),
+                _rising(nets),
                 above=0.0,
                 what="rank correlation {} over nets",
+                remark=" ".join(
+                    f"Of those trained with {depth} steps alone: {in_words(_rising(group))}."
+                    for depth in sorted({net.trained_at for net in nets})
+                    if len(group := [net for net in nets if net.trained_at == depth]) < len(nets)
+                ),
             ),
         ]
 
@@ -117,6 +134,10 @@ class MoreIterations(Study):
 
 def _gain(nets: Sequence[Net]) -> Estimate:
     return difference([net.last for net in nets], [net.then for net in nets])
+
+
+def _rising(nets: Sequence[Net]) -> Estimate:
+    return rank_correlation([net.alignment for net in nets], [net.last - net.then for net in nets])
 
 
 def _nets(rows: Sequence[Row]) -> list[Net]:

@@ -15,11 +15,12 @@ from typing import Any
 from equilibria.diagnostics.page import Html, document, table
 from equilibria.files import DamagedFile
 from equilibria.studies.accounts import cost_section, link, minutes, provenance_section
-from equilibria.studies.base import Study
-from equilibria.studies.claims import LEVEL, Claim, Verdict
+from equilibria.studies.base import Step, Study, TableStudy
+from equilibria.studies.claims import LEVEL, STRONG, Claim, Verdict
 from equilibria.studies.costs import Net, cost, nets_behind
+from equilibria.studies.departures import departures_section
 from equilibria.studies.scales import Scale
-from equilibria.studies.store import Block, Store, write_if_new
+from equilibria.studies.store import Block, Store, labelled, write_if_new
 
 PAPER = "Path Independent Equilibrium Models Can Better Exploit Test-Time Computation"
 TITLE = f"{PAPER}: a reproduction"
@@ -58,7 +59,7 @@ class _Finished:
     claims: list[Claim]
     blocks: list[Block]
     nets: list[Net]
-    figure: str  # as a data URI
+    picture: str  # an image, or a table
     stale: int  # measurements that the study, as it is now, would make anew
 
 
@@ -81,6 +82,7 @@ def report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
         _contents(done),
         _compared(done),
         _exceptions(done),
+        departures_section(scale),
         *(_section(store, one) for one in done),
         cost_section({one.study.name: (one.nets, one.blocks) for one in done}),
         provenance_section(store, [net for one in done for net in one.nets]),
@@ -101,24 +103,33 @@ def _read(store: Store, study: Study, scale: Scale) -> _Finished | None:
     trained = {net.id for net in nets}
     plan = [step for step in study.plan(scale) if step.member.recipe.id in trained]
     stale = len({block.key for block in blocks} ^ store.keys(plan).keys())
-    return _Finished(study, claims, blocks, nets, _figure(store, study), stale)
+    picture = _table(study, plan, blocks) if isinstance(study, TableStudy) and not stale else _image(store, study)
+    return _Finished(study, claims, blocks, nets, picture, stale)
 
 
-def _figure(store: Store, study: Study) -> str:
-    """The smaller of both files, as a data URI."""
+def _table(study: TableStudy, plan: Sequence[Step], blocks: Sequence[Block]) -> str:
+    """As text, which a small screen can show."""
+    rows = labelled(plan, {(block.net, block.measure): block for block in blocks})
+    return table(*study.cells(rows))
+
+
+def _image(store: Store, study: Study) -> str:
+    """The smaller of both files of a figure, inside the page."""
     found = [(store.path(study, f"figure.{suffix}"), kind) for suffix, kind in (("svg", "svg+xml"), ("png", "png"))]
     contents = [(path.read_bytes(), kind) for path, kind in found if path.is_file()]
     if not contents:
-        return ""
+        return "<p>(no figure)</p>"
     content, kind = min(contents, key=lambda one: len(one[0]))
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    data = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    label = escape(f"{study.figure}: {study.title}", quote=True)
+    return f'<figure><img src="{data}" alt="{label}"></figure>'
 
 
 def _abstract(done: Sequence[_Finished], missing: Sequence[Study], scale: Scale) -> str:
     claims = [claim for one in done for claim in one.claims]
     counts = Counter(claim.verdict for claim in claims)
     whole = cost([net for one in done for net in one.nets], [block for one in done for block in one.blocks])
-    verdicts = ", ".join(f"<b>{counts[verdict]}</b> {_verdict(verdict)}" for verdict in Verdict)
+    verdicts = ", ".join(f"{_verdict(verdict)}: {counts[verdict]}" for verdict in Verdict)
     absent = ", ".join(f"{study.name} ({study.figure})" for study in missing)
     return "\n".join(
         [
@@ -127,12 +138,17 @@ def _abstract(done: Sequence[_Finished], missing: Sequence[Study], scale: Scale)
             f"<code>{escape(scale.name)}</code>: {escape(scale.summary)}. "
             f"{whole.nets} nets were trained and {whole.measurements} measurements made of them, in "
             f"{minutes(whole.total)} core-minutes.</p>",
-            f"<p>Of {len(claims)} claims in {len(done)} of {len(done) + len(missing)} studies: {verdicts}.</p>",
+            f"<p>Claims in {len(done)} of {len(done) + len(missing)} studies: {len(claims)}. {verdicts}.</p>",
             f"<p>Not reproduced at this scale yet: {escape(absent)}.</p>" if absent else "",
             "<p>A claim is a statement of the paper with a number by which it can be wrong here. Numbers come with an "
             f"interval ({LEVEL:.0%}: percentile bootstrap over nets or examples; Wilson's for shares of examples). "
             + " ".join(f"{_verdict(verdict)}: {text}." for verdict, text in MEANINGS.items())
-            + "</p></section>",
+            + "</p>",
+            "<p>Where the paper says in words what it sees, the bound that is <i>wanted</i> is this report's: a rank "
+            f"correlation above {STRONG:g} is called strong, and one above 0 is all that is asked where the paper says "
+            "no more than that two things go together. Most configurations were trained with one seed, so an interval "
+            "over nets is about configurations, and does not tell how another seed would have come out; of few nets "
+            "such intervals are narrow. What was changed after seeing results is said in the notes.</p></section>",
         ]
     )
 
@@ -141,18 +157,19 @@ def _contents(done: Sequence[_Finished]) -> str:
     studies = []
     for one in done:
         counts = Counter(claim.verdict for claim in one.claims)
-        told = ", ".join(f"{counts[verdict]} {_verdict(verdict)}" for verdict in Verdict if counts[verdict])
+        told = ", ".join(f"{_verdict(verdict)}: {counts[verdict]}" for verdict in Verdict if counts[verdict])
         name = escape(f"{one.study.figure}: {one.study.title}")
         studies.append(f'<li><a href="#{one.study.name}">{name}</a> ({told})</li>')
     others = (
         ("compared", "The paper's numbers and ours"),
         ("exceptions", "What does not hold, and what cannot be told"),
+        ("departures", "What is done differently from the paper"),
         ("cost", "What it cost"),
         ("provenance", "Nets, seeds, versions, machine"),
         ("again", "Do it again"),
     )
     links = [f'<li><a href="#{id_}">{title}</a></li>' for id_, title in others]
-    return f"<nav><h2>Contents</h2><ul>{''.join([*links[:2], *studies, *links[2:]])}</ul></nav>"
+    return f"<nav><h2>Contents</h2><ul>{''.join([*links[:3], *studies, *links[3:]])}</ul></nav>"
 
 
 def _compared(done: Sequence[_Finished]) -> str:
@@ -163,7 +180,7 @@ def _compared(done: Sequence[_Finished]) -> str:
         if any(letter.isdigit() for letter in claim.paper)
     ]
     made = table(("where", "what", "paper", "equilibria", "verdict"), rows) if rows else "<p>None so far.</p>"
-    text = "<p>Every claim for which the paper gives a number of its own.</p>"
+    text = "<p>Every claim beside which a published number can be put.</p>"
     return f"<section id='compared' class='claims'><h2>The paper's numbers and ours</h2>{text}{made}</section>"
 
 
@@ -189,17 +206,16 @@ def _section(store: Store, one: _Finished) -> str:
         f"<code>equilibria reproduce {name}</code> brings it up to date.</p>"
     )
     claims = [(claim.statement, _paper(claim), claim.measured, _judged(claim)) for claim in one.claims]
-    label = escape(f"{study.figure}: {study.title}", quote=True)
     return "\n".join(
         [
             f'<section id="{name}"><h2>{escape(study.figure)}: {escape(study.title)}</h2>',
             f"<p>{escape(study.setting)}</p>",
-            f'<figure><img src="{one.figure}" alt="{label}"></figure>' if one.figure else "<p>(no figure)</p>",
+            one.picture,
             f"<div class='claims'>{table(('claim', 'paper', 'measured', 'verdict'), claims)}</div>",
             *(f"<p class='note'>{escape(paragraph)}</p>" for paragraph in store.note(study)),
             f"<p class='where'>{links}.</p>",
             stale if one.stale else "",
-            f"<details><summary>{len(one.nets)} nets behind it</summary>{_nets(store, one.nets)}</details>",
+            f"<details><summary>The nets behind it: {len(one.nets)}</summary>{_nets(store, one.nets)}</details>",
             f"<details><summary>How they were measured</summary>{_measures(one.blocks)}</details></section>",
         ]
     )

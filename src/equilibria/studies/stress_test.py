@@ -1,29 +1,29 @@
 """Table 1: does an adversary find a start from which a net ends elsewhere?"""
 
+import math
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
-
-from equilibria.studies.base import Member, Row, Step, Study, pick
-from equilibria.studies.claims import Claim, judge, share
-from equilibria.studies.drawing import table
+from equilibria.studies.base import Cells, Member, Row, Step, TableStudy, pick, values
+from equilibria.studies.claims import Claim, Verdict, judge, share
 from equilibria.studies.measures.stress import Stress
 from equilibria.studies.scales import Scale
 from equilibria.studies.zoo import string_nets
 from equilibria.training import Fixed, Recipe
 
+PI, PD = "path independent", "path dependent"
 PAPER = {  # AA, accuracy in per cent, and both under attack
-    ("mazes", "path independent"): (1.00, 100.0, 1.00, 100.0),
-    ("mazes", "path dependent"): (0.32, 87.12, 0.09, 0.0),
-    ("prefix sums", "path independent"): (0.99, 100.0, 0.99, 100.0),
-    ("prefix sums", "path dependent"): (0.62, 66.66, 0.18, 0.0),
+    ("mazes", PI): (1.00, 100.0, 1.00, 100.0),
+    ("mazes", PD): (0.32, 87.12, 0.09, 0.0),
+    ("prefix sums", PI): (0.99, 100.0, 0.99, 100.0),
+    ("prefix sums", PD): (0.62, 66.66, 0.18, 0.0),
 }
 DIFFICULTY = {"mazes": 13, "prefix sums": 64}
 SEARCH = {"mazes": 60, "prefix sums": 55}  # steps among which the path-dependent nets get their best
+SAME = 0.01  # a fall of AA up to this is none
 RESTARTS, THROUGH = 1, 32  # first guesses per example, and steps that the gradient goes through
 
 
-class StressTest(Study):
+class StressTest(TableStudy):
     name = "stress_test"
     figure = "Table 1"
     title = "An adversary who chooses the start breaks path-dependent nets only"
@@ -35,17 +35,17 @@ class StressTest(Study):
 
     def plan(self, scale: Scale) -> list[Step]:
         nets = {
-            ("mazes", "path independent"): scale.settled_mazes,
-            ("mazes", "path dependent"): scale.path_dependent_mazes,
-            ("prefix sums", "path independent"): _deep_strings(scale),
-            ("prefix sums", "path dependent"): scale.path_dependent_strings,
+            ("mazes", PI): scale.settled_mazes,
+            ("mazes", PD): scale.path_dependent_mazes,
+            ("prefix sums", PI): _deep_strings(scale),
+            ("prefix sums", PD): scale.path_dependent_strings,
         }
         return [
-            Step(Member(f"{task}, {kind}", recipe), _stress(scale, task, dependent=kind == "path dependent"))
+            Step(Member(f"{task}, {kind}", recipe), _stress(scale, task, dependent=kind == PD))
             for (task, kind), recipe in nets.items()
         ]
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def cells(self, rows: Sequence[Row]) -> Cells:
         header = ["task", "net", "", "steps", "AA", "% right", "AA attacked", "% right attacked"]
         cells = []
         for (task, kind), published in PAPER.items():
@@ -55,7 +55,7 @@ class StressTest(Study):
             ours = [row["alignment"], 100 * row["score"], row["attacked_alignment"], 100 * row["attacked_score"]]
             numbers = ["none" if one is None else f"{one:.4g}" for one in ours]
             cells.append(["", "", "here", str(row["steps"]), *numbers])
-        return table(header, cells, title=self.title)
+        return Cells(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []
@@ -63,7 +63,7 @@ class StressTest(Study):
             (row,) = pick(rows, category=f"{task}, {kind}")
             left = share(round(row["attacked_score"] * row["examples"]), row["examples"])
             what, paper = "{} right under attack", f"{published:g} %"
-            if kind == "path independent":
+            if kind == PI:
                 found.append(
                     judge(
                         f"{task}: an attack does not break a path-independent net",
@@ -77,7 +77,24 @@ class StressTest(Study):
                 found.append(
                     judge(f"{task}: an attack breaks a path-dependent net", left, below=0.05, what=what, paper=paper)
                 )
+            found.append(_moved(task, kind, row))
         return found
+
+
+def _moved(task: str, kind: str, row: Row) -> Claim:
+    """Whether the end that the adversary finds is another one. Means only, of a few hundred examples: no interval."""
+    (usual, attacked), stays = values([row], "alignment") + values([row], "attacked_alignment"), kind == PI
+    fall, published = usual - attacked, PAPER[task, kind]
+    as_said = fall <= SAME if stays else fall > SAME
+    verdict = Verdict.OPEN if math.isnan(fall) else Verdict.HOLDS if as_said else Verdict.FAILS
+    return Claim(
+        f"{task}: an attack {'does not lower' if stays else 'lowers'} the AA of a {kind.replace(' ', '-')} net",
+        verdict,
+        f"AA {usual:.4g}, under attack {attacked:.4g}; wanted: a fall of {'at most' if stays else 'more than'} {SAME}",
+        paper=f"{published[0]:g}, under attack {published[2]:g}",
+        value=None if math.isnan(attacked) else attacked,
+        remark="Without an interval.",
+    )
 
 
 def _deep_strings(scale: Scale) -> Recipe:

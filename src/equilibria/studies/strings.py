@@ -71,6 +71,20 @@ def configuration(row: Row) -> str:
     return row["name"].removeprefix(f"{row['category']}, ")
 
 
+def depths_of(nets: Sequence[Row]) -> list[int]:
+    """The depths in the configurations of these nets."""
+    return sorted({_depth(net) for net in nets})
+
+
+def of_depth(nets: Sequence[Row], depth: int) -> list[Row]:
+    """The nets of one depth."""
+    return [net for net in nets if _depth(net) == depth]
+
+
+def _depth(net: Row) -> int:
+    return int(configuration(net).split(",")[0].removeprefix("depth "))
+
+
 def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[str, str], *, x: str = "alignment") -> None:
     """Accuracy against AA on probit axes, with the trend of each category."""
     shown = [(label, pick(nets, category=category)) for category, label in labels.items()]
@@ -143,14 +157,16 @@ def accuracy_rises(
 ) -> Claim:
     """The claim that nets which are more path independent are more accurate, judged by their rank correlation."""
 
-    def correlation(nets: Sequence[Row]) -> Estimate:
+    def correlation(nets: Sequence[Row], alignment: str = alignment) -> Estimate:
         return rank_correlation(values(nets, alignment), values(nets, accuracy))
 
     groups = [(category, group) for category, group in by(nets, "category") if len(group) >= FEWEST]
     alone = ", ".join(f"{category} {in_words(correlation(group))}" for category, group in groups)
-    remark = f"By themselves: {alone}." if len(groups) > 1 else ""
+    remarks = [f"By themselves: {alone}."] if len(groups) > 1 else []
+    if alignment != "alignment":
+        remarks.append(f"The cosine over the same nets: {in_words(correlation(nets, 'alignment'))}.")
     what = "rank correlation {} over nets"
-    return judge(statement, correlation(nets), above=above, what=what, paper=paper, remark=remark)
+    return judge(statement, correlation(nets), above=above, what=what, paper=paper, remark=" ".join(remarks))
 
 
 def as_points(nets: Sequence[Row], x: str = "alignment", y: str = "partial_score") -> list[dict]:

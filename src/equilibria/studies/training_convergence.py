@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
-
-from equilibria.studies.base import Row, Step, Study, pick
+from equilibria.studies.base import Cells, Row, Step, TableStudy, pick
 from equilibria.studies.claims import Claim, judge, mean, share
-from equilibria.studies.drawing import table
 from equilibria.studies.mazes import TRAINED_ON, with_broyden
 from equilibria.studies.scales import Scale
 from equilibria.studies.zoo import maze_members
@@ -20,7 +17,7 @@ PAPER = {  # residual, AA and accuracy in per cent, each at 9x9 and at 25x25
 LABELS = {"phantom": "phantom gradients", "implicit": "implicit function theorem"}
 
 
-class TrainingConvergence(Study):
+class TrainingConvergence(TableStudy):
     name = "training_convergence"
     figure = "Table 2"
     title = "Convergence in training is not needed for path independence"
@@ -38,7 +35,7 @@ class TrainingConvergence(Study):
             for size, budget in zip((TRAINED_ON, HARDER), steps, strict=True)
         ]
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def cells(self, rows: Sequence[Row]) -> Cells:
         header = [
             "gradient",
             "",
@@ -57,7 +54,7 @@ class TrainingConvergence(Study):
                     *(_number(100 * row["score"], ".4g") for row in ours),
                 ]
             )
-        return table(header, cells, title=self.title)
+        return Cells(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []

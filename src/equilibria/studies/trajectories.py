@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Member, Row, Step, Study, by, everything, pick
-from equilibria.studies.claims import Claim, judge, mean
+from equilibria.studies.claims import Claim, in_words, judge, mean
 from equilibria.studies.drawing import COLOURS, MARKERS, caption, figure
 from equilibria.studies.measures.paths import Paths
 from equilibria.studies.scales import Scale
@@ -18,7 +18,7 @@ from equilibria.training.depths import Fixed
 
 INDEPENDENT = {"injected": "input injection", "mixed": "input injection, mixed starts"}
 DEPENDENT = {"free": "no input injection"}
-MET = 0.1  # the distance between ends, relative to the state: closer is met
+MET = 0.1  # the distance between limits, relative to the state: closer is met
 APART = 0.5  # and farther is apart
 
 
@@ -29,7 +29,8 @@ class Trajectories(Study):
     setting = (
         "Prefix sums of 32 bits, nets of the largest depth without weight norm at the highest rate: five states that "
         "are reached on five strings are the starts of 128 fixed point iterations on another, drawn in two random "
-        "directions; how far apart the five end is measured on 30 strings, each with five others of its own."
+        "directions; how far apart the limits of the five are is measured on 30 strings, each with five others of its "
+        "own. A limit may be a cycle: the nearest states of two cycles count, wherever on them the paths are."
     )
 
     def plan(self, scale: Scale) -> list[Step]:
@@ -50,8 +51,8 @@ class Trajectories(Study):
                 axis.plot(x, y, color=COLOURS[i], lw=0.9, alpha=0.8)
                 axis.plot(x[0], y[0], MARKERS[i], color=COLOURS[i], ms=5, mfc="white")
                 axis.plot(x[-1], y[-1], MARKERS[i], color=COLOURS[i], ms=6)
-            ends = np.nanmean(_numbers(row["apart_at_last"]))
-            axis.set_title(f"{labels[category]}\nends {ends:.2g} of a state apart", fontsize=9)
+            ends = np.nanmean(_numbers(row["apart_in_the_limit"]))
+            axis.set_title(f"{labels[category]}\nlimits {ends:.2g} of a state apart", fontsize=9)
             axis.set_xticks([])
             axis.set_yticks([])
         axes[0].set_ylabel("two random directions")
@@ -65,15 +66,17 @@ class Trajectories(Study):
         ]
 
     def _claim(self, rows: Sequence[Row], category: str, *, met: bool) -> Claim:
-        ends = [end for row in pick(rows, category=category) for end in _numbers(row["apart_at_last"])]
+        (row,) = pick(rows, category=category)
+        at_once, right = mean(_numbers(row["apart_at_last"])), row["partial_score"]
         label = (INDEPENDENT | DEPENDENT)[category]
         return judge(
             f"paths {'meet' if met else 'stay apart'}, {label}",
-            mean(ends),
+            mean(_numbers(row["apart_in_the_limit"])),
             above=None if met else APART,
             below=MET if met else None,
-            what="the distance between ends, relative to the state, is {} over strings",
+            what="the distance between limits, relative to the state, is {} over strings",
             paper="the same state" if met else "depend on the start",
+            remark=f"At the same moment: {in_words(at_once)}. The net has {right:.0%} of the bits right.",
         )
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Points, Row, Step, Study, by, pick, values
-from equilibria.studies.claims import Claim, judge, rank_correlation
-from equilibria.studies.drawing import COLOURS, figure, probit, probit_axis
+from equilibria.studies.claims import NOT_OF_THE_PAPER, Claim, judge, rank_correlation
+from equilibria.studies.drawing import COLOURS, MARKERS, figure, probit, probit_axis
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.scales import Scale
 from equilibria.studies.strings import as_points, averaged
@@ -16,6 +16,7 @@ from equilibria.studies.zoo import dense_nets
 
 STEPS = 100  # the large budget: many times the depth of the training
 ALIGNED = 60  # examples of each difficulty that get an AA score
+INDEPENDENT, INFORMED = 0.9, 0.1  # AA above and centred AA below: one state for all inputs
 LABELS = {"unroll": "fixed point iteration", "solver": "Anderson", "implicit": "Anderson, implicit gradients"}
 
 
@@ -27,6 +28,7 @@ class ErrorByAlignment(Study):
     harder: ClassVar[tuple[int | float, ...]]  # those among them that training never saw
     error: ClassVar[str]  # what the vertical axis shows
     lines: ClassVar[dict[str, float]] = {}  # errors of others, at `harder`
+    logarithmic: ClassVar[bool] = False  # whether errors are of different orders of magnitude
 
     def plan(self, scale: Scale) -> list[Step]:
         count = scale.trial.vectors
@@ -43,6 +45,7 @@ class ErrorByAlignment(Study):
                     values(nets, "error"),
                     s=26,
                     color=COLOURS[i],
+                    marker=MARKERS[i],
                     alpha=0.75,
                     linewidths=0,
                     label=LABELS[category],
@@ -53,19 +56,31 @@ class ErrorByAlignment(Study):
                 axis.axhline(error, color=COLOURS[3 + j], lw=0.8, ls=":", label=f"{name}, {error:g}")
             probit_axis(axis, "x", "AA score")
             axis.set_ylabel(self.error)
+            if self.logarithmic:
+                axis.set_yscale("log")
             axis.set_title("as in training" if not hard else "harder than in training")
             axis.legend(fontsize=6)
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         nets = self.nets(rows, hard=True)
+        errors = values(nets, "error")
+        constant = sum(net["alignment"] > INDEPENDENT and net["centred"] < INFORMED for net in nets)
         return [
             judge(
                 "low path independence goes with poor generalisation",
-                rank_correlation(values(nets, "alignment"), values(nets, "error")),
+                rank_correlation(values(nets, "alignment"), errors),
                 below=0.0,
                 what="rank correlation {} between AA and the error on harder problems, over nets",
                 paper="they go together",
+            ),
+            judge(
+                "the same where the mean state does not count as agreement",
+                rank_correlation(values(nets, "centred"), errors),
+                below=0.0,
+                what="rank correlation {} between centred AA and the error on harder problems, over nets",
+                remark=f"{NOT_OF_THE_PAPER} {constant} of {len(nets)} nets have an AA score above {INDEPENDENT} and a "
+                f"centred one below {INFORMED}: they end in about the same state whatever the input.",
             ),
             *self.more_claims(rows),
         ]
@@ -80,7 +95,7 @@ class ErrorByAlignment(Study):
 
     def nets(self, rows: Sequence[Row], *, hard: bool) -> list[Row]:
         """One row per net, with the mean AA and error over the difficulties that were, or were not, trained on."""
-        found = averaged(self._part(rows, hard=hard), "alignment", "score")
+        found = averaged(self._part(rows, hard=hard), "alignment", "centred", "score")
         return [net | {"error": self.error_of(net["score"])} for net in found]
 
     def averaged_error(self, rows: Sequence[Row], name: str, *, hard: bool) -> float:

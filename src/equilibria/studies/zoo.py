@@ -65,16 +65,15 @@ def string_members(scale: Scale, *categories: str) -> list[Member]:
 
 
 def free_string_net(scale: Scale) -> Recipe:
-    """The deepest unrolled net, which sees its input in its first state only."""
-    rate, depth, body = scale.string_factors.rates[0], max(scale.string_factors.depths), scale.strings.net
+    """A net of the largest depth, which sees its input in its first state only."""
+    base, body, depth = scale.free_strings, scale.free_strings.net, max(scale.string_factors.depths)
     assert isinstance(body, ConvNet)
     return replace(
-        scale.strings,
-        name=f"no injection, depth {depth}, rate {rate:g}",
+        base,
+        name=f"no injection, depth {depth}, rate {base.optim.lr:g}",
         net=replace(body, injection="none", blocks=1),
         start=Projected(),
         depth=Fixed(depth),
-        optim=replace(scale.strings.optim, lr=rate),
     )
 
 

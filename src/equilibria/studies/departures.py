@@ -1,0 +1,87 @@
+"""What a scale does differently from the paper, read off the recipes themselves."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from equilibria.diagnostics.page import table
+from equilibria.studies.scales import PAPER, Factors, Scale
+from equilibria.training import Recipe
+
+NETS = {
+    "prefix sums": ("strings", "string_factors"),
+    "mazes": ("mazes", ""),
+    "digits": ("digits", "digit_factors"),
+    "matrices": ("inversion", "inversion_factors"),
+    "graphs": ("edges", "edge_factors"),
+}
+NUMBERS = {
+    "shallow": "steps of the shallow maze nets",
+    "deep": "steps of the deep maze nets",
+    "implicit_steps": "updates with implicit or phantom gradients, after unrolling",
+    "implicit_depth": "steps of Broyden's method in training",
+}
+# What no recipe tells, at any scale.
+ALWAYS = (
+    ("Anderson at test", "not said; a memory of 3 in training", "a memory of 5"),
+    ("penalty on alignment", "dot products of states", "dot products of states at unit length"),
+    ("implicit and phantom maze nets", "unrolled first", "unrolled first, like the net called settled"),
+)
+
+
+def departures_section(scale: Scale) -> str:
+    """Part of the report."""
+    rows = [*_recipes(scale), *_trial(scale), *ALWAYS]
+    made = table(("what", "paper", "here"), rows)
+    text = (
+        "Settings of the trainings and measurements that differ; where the paper gives none, its column has the choice "
+        "of the scale that follows it. Single nets differ further, as their recipes say."
+    )
+    return f"<section id='departures'><h2>What is done differently from the paper</h2><p>{text}</p>{made}</section>"
+
+
+def _recipes(scale: Scale) -> Iterator[tuple[str, str, str]]:
+    for task, (recipe, factors) in NETS.items():
+        yield from _differences(task, _flat(getattr(PAPER, recipe)), _flat(getattr(scale, recipe)))
+        if factors:
+            yield from _differences(task, _varied(getattr(PAPER, factors)), _varied(getattr(scale, factors)))
+    theirs, ours = ({text: getattr(one, name) for name, text in NUMBERS.items()} for one in (PAPER, scale))
+    yield from _differences("mazes", theirs, ours)
+
+
+def _trial(scale: Scale) -> Iterator[tuple[str, str, str]]:
+    yield from _differences("measured", PAPER.trial._asdict(), scale.trial._asdict())
+
+
+def _differences(about: str, theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name in dict.fromkeys((*theirs, *ours)):
+        one, other = theirs.get(name), ours.get(name)
+        if one != other:
+            yield f"{about}: {name.replace('_', ' ')}", _said(one), _said(other)
+
+
+def _varied(factors: Factors) -> dict[str, Any]:
+    return {"rates": factors.rates, "depths": factors.depths, "seeds": factors.seeds}
+
+
+def _flat(recipe: Recipe) -> dict[str, Any]:
+    """Its net, its optimiser and its data, as names and plain values; rates and depths are varied elsewhere."""
+    data, optim = recipe.data(), recipe.optim
+    told = {"lr", "steps", "batch"} | ({"drop", "drops"} if optim.schedule != "steps" else set())
+    return {
+        **{f"net, {name}": value for name, value in data["net"].items()},
+        **{f"training, {name}": value for name, value in data["optim"].items() if name not in told},
+        "updates x examples of each": f"{optim.steps:,} x {optim.batch}",
+        "instances to train on": f"{recipe.pool:,}" if recipe.pool else "fresh ones each time",
+    }
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "none"
+    return (
+        ", ".join(map(_said, value))
+        if isinstance(value, list | tuple)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
