@@ -16,6 +16,7 @@ from small_study import SMOKE, Broken, Slow, Small
 
 from equilibria.cli import main
 from equilibria.studies import STUDIES, Audience, reproduce
+from equilibria.studies.base import Cells, TableStudy
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.report import write_report
 from equilibria.training import Run
@@ -267,9 +268,25 @@ def test_the_report_is_whole_and_on_its_own(made):
     for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text()):
         for part in ("statement", "verdict", "measured", "paper", "remark"):
             assert claim[part] in words
-    for fact in ("A <small> study", "Three nets & two measures.", "Of 2 claims in 1 of", "small, solver", "numpy"):
+    for fact in ("A <small> study", "Three nets & two measures.", "Claims in 1 of", "small, solver", "numpy"):
         assert fact in words
     assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
+
+
+class SmallTable(TableStudy, Small):
+    def cells(self, rows):
+        return Cells(["net", "weights"], [[row["name"], f"<{row['weights']}>"] for row in rows if "weights" in row])
+
+
+def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch):
+    study = SmallTable()
+    reproduce([study], SMOKE, copy)
+    monkeypatch.setitem(STUDIES, "small", study)
+    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
+    weights = blocks(copy)[1]["rows"][0]["weights"]
+    assert f"<td>small</td><td>&lt;{weights}&gt;</td>" in text
+    assert "data:image/" not in text
+    assert (copy / "smoke" / "small" / "figure.png").stat().st_size > 1000
 
 
 def test_a_note_about_a_study_is_in_the_report_and_stays(copy):
