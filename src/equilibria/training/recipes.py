@@ -147,7 +147,7 @@ RECIPES: dict[str, Recipe] = {
                 every=500,
                 finally_at=((9, 15, 1000, 100), (9, 60, 1000, 100), (13, 20, 1000, 100), (13, 100, 1000, 100)),
             ),
-            source="a control: weight norm, and a fixed depth of 15 from zero, where the paper's maze net of Table 1 has 8",
+            source="a control: weight norm, depth 15 from zero; the paper's maze net of Table 1 has 8 layers",
         ),
         BLURRY_MNIST,
         MATRIX_INVERSION,
