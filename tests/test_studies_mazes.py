@@ -223,3 +223,10 @@ def test_unknown_categories_of_mazes_are_refused():
     with pytest.raises(ValueError, match="unroll, shallow"):
         maze_net(SMOKE, "unrolled")
     assert Step(Member("settled", maze_net(SMOKE, "settled")), Profile((9,), 2, 1, 2)).measure.id
+
+
+@pytest.mark.parametrize("category", ["feedforward", "feedforward, injected"])
+def test_feedforward_nets_are_applied_once_wherever_they_are_evaluated(category):
+    for scale in SCALES.values():
+        asked = maze_net(scale, category).evaluation
+        assert [steps for _, steps, *_ in (*asked.at, *asked.finally_at)] == [1] * (len(asked.at) + 1)

@@ -13,7 +13,7 @@ from equilibria.training import Recipe
 from equilibria.training.depths import Fixed
 from equilibria.training.extras import AlignmentPenalty, Progressive
 from equilibria.training.recipe import Pretraining
-from equilibria.training.starts import Mixed, Projected
+from equilibria.training.starts import Mixed, Projected, Start
 
 SOLVER = Anderson(memory=3)  # of the paper, Appendix C, forward and backward
 IMPLICIT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
@@ -111,9 +111,9 @@ def maze_net(scale: Scale, category: str) -> Recipe:
         case "no injection":
             return replace(named, net=free, depth=Fixed(scale.deep), start=Projected())
         case "feedforward":
-            return replace(named, net=Feedforward(free, scale.deep), depth=Fixed(1), start=Projected())
+            return _feedforward(named, free, scale.deep, Projected())
         case "feedforward, injected":
-            return replace(named, net=Feedforward(body, scale.deep), depth=Fixed(1))
+            return _feedforward(named, body, scale.deep, named.start)
         case "implicit":
             return _after_unrolling(scale, category, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
         case "phantom":
@@ -124,6 +124,17 @@ def maze_net(scale: Scale, category: str) -> Recipe:
 def maze_members(scale: Scale, *categories: str) -> list[Member]:
     """The nets of these categories."""
     return [Member(category, maze_net(scale, category)) for category in categories]
+
+
+def _feedforward(recipe: Recipe, body: ConvNet, depth: int, start: Start) -> Recipe:
+    """Layers with weights of their own, one after another. All of them are one step, also where it is evaluated."""
+    asked = recipe.evaluation
+    once = replace(
+        asked,
+        at=tuple((difficulty, 1) for difficulty, _ in asked.at),
+        finally_at=tuple((difficulty, 1, *counts) for difficulty, _, *counts in asked.finally_at),
+    )
+    return replace(recipe, net=Feedforward(body, depth), depth=Fixed(1), start=start, evaluation=once)
 
 
 def _depth(scale: Scale, category: str) -> Fixed:
