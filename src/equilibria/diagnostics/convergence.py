@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from equilibria.diagnostics.adapters import measurable
 from equilibria.diagnostics.sensitivity import alike
 from equilibria.model import EquilibriumModel
 from equilibria.solution import Budget, Keep, Solution, Status, Step
@@ -48,7 +49,7 @@ class Convergence:
 
 
 def convergence(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     z0: Tensor | None = None,
     *,
@@ -69,6 +70,7 @@ def convergence(
     """
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
+    model = measurable(model)
     budget = budget or model.budget
     tail = _Tail(len(x), budget.steps)
     solution = model.equilibrium(x, z0, solver=solver, budget=budget, callback=tail, keep=keep)
@@ -115,9 +117,10 @@ class LimitDistance(NamedTuple):
 
 
 def limit_distance(
-    model: EquilibriumModel, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
+    model: EquilibriumModel | Any, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
 ) -> LimitDistance:
     """Whether two solvers find the same limits from the usual start: those of a path-independent net should."""
+    model = measurable(model)
     one, other = (model.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
     a, b = one.z.flatten(1), other.z.flatten(1)
     size = torch.maximum(a.norm(dim=1), b.norm(dim=1))

@@ -2,12 +2,14 @@
 
 import copy
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from equilibria.diagnostics.adapters import measurable
 from equilibria.model import EquilibriumModel
+from equilibria.rows import flat
 from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
 
@@ -27,7 +29,7 @@ class Sensitivity(NamedTuple):
 
 
 def sensitivity(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     *,
     starts: int = 4,
@@ -44,6 +46,7 @@ def sensitivity(
     `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well, just not usefully. `usual` is
     the solve from the usual start, if it has been made already.
     """
+    model = measurable(model)
     require_whole("starts", starts, least=2, why="one start has no spread")
     if alike(x):
         raise ValueError("sensitivity compares different inputs; give a batch of at least two that differ")
@@ -55,7 +58,7 @@ def sensitivity(
         noise = scale * torch.randn(usual.z.shape[1:], generator=rng, dtype=usual.z.dtype).to(usual.z)
         solution = model.equilibrium(x, noise.expand_as(usual.z).clone(), solver=solver, budget=budget, trace=False)
         good &= solution.status != Status.DIVERGED
-        limits.append(solution.z.flatten(1))
+        limits.append(flat(solution.z))
     kept = torch.stack(limits)[:, good].double()  # (starts, inputs, n)
     return _split(kept, tol, diverged=int((~good).sum()))
 
@@ -98,7 +101,8 @@ def untrained(model: EquilibriumModel, *, seed: int = 1) -> EquilibriumModel:
 
 
 def _reset(model: EquilibriumModel, seed: int) -> EquilibriumModel:
-    if not isinstance(model.cell, nn.Module):
+    adapted = getattr(model, "adapted", None)  # an adapter holds the module that its step is made of
+    if not isinstance(model.cell, nn.Module) and adapted is None:
         raise ValueError("the cell is a function, whose weights cannot be seen; build the untrained model yourself")
     fresh = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
