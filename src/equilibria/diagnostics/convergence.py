@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from equilibria.diagnostics.adapters import measurable
+from equilibria.diagnostics.agreement import Usual
 from equilibria.diagnostics.sensitivity import alike
 from equilibria.model import EquilibriumModel
+from equilibria.rows import flat
 from equilibria.solution import Budget, Keep, Solution, Status, Step
 from equilibria.solve import Solver
 
@@ -81,7 +83,7 @@ def convergence(
     regime = torch.where(cycles, Regime.CYCLE, regime)
     regime = torch.where(solution.status == Status.DIVERGED, Regime.DIVERGENCE, regime)
     settled = regime == Regime.FIXED_POINT
-    if _collapsed(x[settled], solution.z[settled].flatten(1), 10 * tol):
+    if _collapsed(x[settled], flat(solution.z[settled]), 10 * tol):
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))
     return Convergence(regime, period, solution.residuals, solution)
@@ -122,12 +124,10 @@ def limit_distance(
     """Whether two solvers find the same limits from the usual start: those of a path-independent net should."""
     model = measurable(model)
     one, other = (model.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
-    a, b = one.z.flatten(1), other.z.flatten(1)
-    size = torch.maximum(a.norm(dim=1), b.norm(dim=1))
     lost = (one.status == Status.DIVERGED) | (other.status == Status.DIVERGED)
-    relative = (a - b).norm(dim=1) / torch.where(size > 0, size, 1)
-    cosine = torch.cosine_similarity(a, b).clamp(-1, 1)
-    return LimitDistance(relative.masked_fill(lost, torch.nan), cosine.masked_fill(lost, torch.nan), one, other)
+    found = Usual(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
+    relative, cosine = (part.to(one.z.dtype).masked_fill(lost, torch.nan) for part in (found.distance, found.cosine))
+    return LimitDistance(relative, cosine, one, other)
 
 
 class _Tail:
@@ -142,7 +142,7 @@ class _Tail:
     def __call__(self, step: Step) -> None:
         if step.number < self._begin:
             return
-        z, rows, at = step.z.flatten(1), step.rows, step.number - self._begin - 1
+        z, rows, at = flat(step.z), step.rows, step.number - self._begin - 1
         if at < 0:
             self._first = z.new_zeros(self._batch, z.shape[1]).index_copy_(0, rows, z)
             self._previous = self._first.clone()
