@@ -10,12 +10,14 @@ ROUNDING = 16  # times the machine's precision: what is smaller than that, relat
 
 def nothing(states: Tensor) -> float:
     """The length up to which a state counts as zero: what rounding leaves of states as large as these, (batch, ...)."""
-    states = vectors(states)
-    if not len(states):
-        return 0.0
-    lengths = torch.linalg.vector_norm(states, dim=1)
-    most = lengths.sort().values[int(0.9 * (len(states) - 1))]  # neither zero like many nor as large as a few may be
-    return ROUNDING * torch.finfo(states.dtype).eps * (most.item() or 1.0)  # if all are zero, there is no better scale
+    return ROUNDING * torch.finfo(vectors(states[:0]).dtype).eps * typical_length(states) if len(states) else 0.0
+
+
+def typical_length(states: Tensor) -> float:
+    """A length that states (batch, ...) have: neither zero like many nor as large as a few may be."""
+    lengths = torch.linalg.vector_norm(vectors(states), dim=1)
+    most = lengths.sort().values[int(0.9 * (len(states) - 1))].item() if len(states) else 0.0
+    return most or 1.0  # if all are zero, there is no better scale
 
 
 def cosine(one: Tensor, other: Tensor, zero: float) -> Tensor:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from equilibria.angles import vectors
 from equilibria.diagnostics.adapters import measurable
 from equilibria.diagnostics.agreement import Usual
-from equilibria.diagnostics.sensitivity import alike
+from equilibria.diagnostics.sensitivity import ROUNDING, alike
 from equilibria.model import EquilibriumModel
 from equilibria.rows import flat
 from equilibria.solution import Budget, Keep, Solution, Status, Step
@@ -20,6 +21,7 @@ SLOWER, FASTER = -0.01, 0.1  # change of the logarithm of the step length that i
 CHANCE = 3.0  # standard errors within which a change is none
 GROWTH = 100.0  # a state that becomes so many times as large in half a solve, and is no small one, explodes
 FAR = 1e-2  # relative distance to the limit from which on a state is not there yet
+BENT = 0.1  # of what two states come closer by in a step: a map that bends no more is affine
 UNSURE = 1e-5  # of a rate: nearer to 1 than this it cannot be told from 1
 LINE, CIRCLE = 2.0, 1.0  # how much farther a steady walk gets in twice the time, straight on or in circles
 
@@ -30,7 +32,7 @@ class Regime(IntEnum):
     NOT_SETTLED = 0  # the budget is too short to say
     FIXED_POINT = 1
     CYCLE = 2  # of `Convergence.period`
-    QUASI_PERIODIC = 3  # bounded, and never quite repeats itself; chaos looks the same
+    QUASI_PERIODIC = 3  # bounded, and does not repeat itself within 16 steps; chaos and longer cycles look the same
     DRIFT = 4  # moves on and on at a steady pace
     DIVERGENCE = 5  # grows over orders of magnitude, or is infinite already
     COLLAPSE = 6  # a fixed point, and the same for every input
@@ -68,7 +70,8 @@ def convergence(
     quasi-periodic; twice as far, it drifts. If its steps become longer meanwhile, it diverges if it has grown over
     orders of magnitude, and is not settled otherwise: it may be on its way from a saddle to a limit.
 
-    Collapse is the only regime that is about the batch: all its fixed points are the same within 10 `tol`.
+    Collapse is the only regime that is about the batch: all its fixed points are the same, as far as they are known,
+    which is to ten times their residuals.
     """
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
@@ -83,30 +86,58 @@ def convergence(
     regime = torch.where(cycles, Regime.CYCLE, regime)
     regime = torch.where(solution.status == Status.DIVERGED, Regime.DIVERGENCE, regime)
     settled = regime == Regime.FIXED_POINT
-    if _collapsed(x[settled], flat(solution.z[settled]), 10 * tol):
+    precision = (10 * solution.residual).clamp(max=10 * tol).clamp(min=ROUNDING * torch.finfo(solution.z.dtype).eps)
+    if _collapsed(x[settled], flat(solution.z[settled]), precision[settled]):
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))
     return Convergence(regime, period, solution.residuals, solution)
 
 
-def with_rate(found: Convergence, rate: float | None) -> Convergence:
-    """Take back what a contraction rate contradicts.
+def with_rate(found: Convergence, rate: Tensor | float | None, affine: Tensor | None = None) -> Convergence:
+    """Take back what contraction rates contradict.
 
     At the rate rho a relative residual r is a distance to the limit of r / (1 - rho): where that is not small, a slow
-    contraction has not settled. And what contracts does not drift. Without a rate, that of the residuals is taken.
+    contraction has not settled. And what contracts does not drift; nor does it wander, if the rate is the same all
+    around. Without a rate, that of the residuals is taken.
+
+    Args:
+        rate: of each example, (batch,), NaN where it is not known; or one of all.
+        affine: which examples have the same rate wherever they wander, (batch,) bool; left out: none.
     """
     solution, residuals = found.solution, found.residuals
     half = len(residuals) // 2
     paces = (residuals[-1] / residuals[half]).pow(1 / max(1, len(residuals) - 1 - half)).nan_to_num(1.0)  # (batch,)
-    rates = paces if rate is None else torch.full_like(paces, rate)
+    told = torch.as_tensor(torch.nan if rate is None else rate).to(paces).expand_as(paces)
+    rates = torch.where(told.isnan(), paces, told)
     away = solution.residual / (1 - rates).clamp_min(UNSURE)
     still = (solution.period == 1) | solution.converged | (away <= FAR)
     rests = (found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)
-    slow = (found.regime == Regime.DRIFT) & (rate is not None) & (rates < 1 - UNSURE)
-    early = (rests & ~still) | slow
+    moves = found.regime == Regime.DRIFT
+    if affine is not None:
+        moves |= (found.regime == Regime.QUASI_PERIODIC) & affine
+    early = (rests & ~still) | (moves & (told < 1 - UNSURE))
     return replace(
         found, regime=found.regime.masked_fill(early, Regime.NOT_SETTLED), period=found.period.masked_fill(early, 0)
     )
+
+
+@torch.no_grad()
+def affine_along(model: EquilibriumModel, x: Tensor, z: Tensor, rates: Tensor) -> Tensor:
+    """Whether the step is an affine map along the way on from z, so that its rate there is that of the whole: (batch,).
+
+    Halfway between two states it must lead halfway between their successors, up to a small part of what these
+    come closer by, which is what the rate is about.
+    """
+    injection = model.inject(x)
+    way = [z]
+    for _ in range(3):
+        way.append(model.cell(way[-1], *injection))
+    affine = torch.ones_like(rates, dtype=torch.bool)
+    for apart in (1, 2):
+        halfway = model.cell((way[0] + way[apart]) / 2, *injection)
+        bend = vectors(halfway - (way[1] + way[1 + apart]) / 2).norm(dim=1)
+        affine &= bend <= BENT * (1 - rates) * vectors(way[1 + apart] - way[1]).norm(dim=1)
+    return affine
 
 
 class LimitDistance(NamedTuple):
@@ -179,9 +210,10 @@ def _trend(series: Tensor) -> Tensor:
     return torch.where(rise.abs() < CHANCE * error, 0, rise)
 
 
-def _collapsed(x: Tensor, limits: Tensor, tol: float) -> bool:
-    """Whether limits of different inputs, (k, n), are the same."""
+def _collapsed(x: Tensor, limits: Tensor, precision: Tensor) -> bool:
+    """Whether limits of different inputs, (k, n), are the same, as far as a relative `precision`, (k,), can tell."""
     if alike(x):
         return False
+    limits = limits.double()  # the squares of small numbers vanish
     mean = limits.mean(0)
-    return bool(((limits - mean).norm(dim=1) <= tol * mean.norm()).all())
+    return bool(((limits - mean).norm(dim=1) <= precision * mean.norm()).all())

@@ -10,19 +10,20 @@ from torch import Tensor
 from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.agreement import Agreement, Usual
 from equilibria.diagnostics.alignment import Alignment, alignment_score
-from equilibria.diagnostics.answers import Answers, AnswerWatch
+from equilibria.diagnostics.answers import Answers
 from equilibria.diagnostics.bootstrap import bootstrap
 from equilibria.diagnostics.contraction import contraction, require_gradients, start_influence
-from equilibria.diagnostics.convergence import Regime, convergence, limit_distance, with_rate
+from equilibria.diagnostics.convergence import UNSURE, Regime, affine_along, convergence, limit_distance, with_rate
 from equilibria.diagnostics.doubts import Indecision
-from equilibria.diagnostics.report import AlignmentRow, Curve, Paths, Trust
+from equilibria.diagnostics.paths import shown_paths, spaced
+from equilibria.diagnostics.progress import AnswerWatch
+from equilibria.diagnostics.report import AlignmentRow, Trust
 from equilibria.diagnostics.selective import auroc
 from equilibria.diagnostics.sensitivity import alike, sensitivity, untrained
 from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, derangements
-from equilibria.diagnostics.trajectories import Plane, trajectories
-from equilibria.layout import noise_like
+from equilibria.layout import rows
 from equilibria.model import EquilibriumModel, Output
-from equilibria.solution import Budget, Keep, Status
+from equilibria.solution import Budget, Keep
 from equilibria.solve import Solver
 from equilibria.solvers import Anderson, Picard
 
@@ -31,8 +32,8 @@ NOISY = 2  # solves per example from noise of each size
 SHARED = 3  # starts of the analysis of variance
 FEW = 8  # examples for what needs a backward pass per product
 UPDATES = 10  # of the short attack that is part of a diagnosis
-THROUGH = 50  # steps that gradients of the start are taken through
-PATHS, POINTS = 5, 24  # starts whose trajectories are shown, and about how many points of each
+THROUGH = 50  # steps that gradients of the start are taken through, where more would need too much memory,
+NUMBERS = 2**20  # which is: more numbers than these in all states on the way
 
 NO_ATTACK = {"attack": None, "attacked_score": None}
 
@@ -59,7 +60,7 @@ class Patient:
         self._plain = Budget(budget.steps)
         # For solves that are made again and again: samples that are done may stop.
         self._often = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
-        self._watch = AnswerWatch(model.readout, answers, _spaced(budget.steps))
+        self._watch = AnswerWatch(model.readout, answers, spaced(budget.steps))
         every = Keep(range(1, budget.steps + 1), self._watch)
         self._run = convergence(model, x, solver=solver, budget=self._plain, keep=every)
         self._usual = self._run.solution
@@ -68,8 +69,8 @@ class Patient:
 
     def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
         return {
-            "answers by steps": self.curve,
             "contraction": self.contraction,
+            "answers by steps": self.curve,
             "other starts": self.alignment,
             "the input's part": self.sensitivity,
             "two solvers": self.solvers,
@@ -83,27 +84,18 @@ class Patient:
     def _rng(self) -> torch.Generator:
         return torch.Generator().manual_seed(self._seed)
 
-    def curve(self) -> Fields:
-        steps, kept, residuals = self._watch.steps, self._watch.kept, self._run.residuals
-        scores = [self._answers.score(kept[step]) for step in steps]
-        residual = [residuals[step - 1].nanmedian().item() for step in steps]
-        unchanged = [self._answers.same(kept[steps[-1]], kept[step]).double().mean().item() for step in steps]
-        known = [one.double().mean().item() for one in scores if one is not None]
-        cycles = self._run.regime == Regime.CYCLE
-        restless = cycles & self._watch.changed_within(self._run.period)
-        along_cycles = restless.double().mean().item()
-        curve = Curve(steps, unchanged, residual, known or None, self._watch.last_change(), along_cycles)
-        return {"curve": curve, "score": known[-1] if known else None}
-
     def contraction(self) -> Fields:
-        """The rate at the limits, and the long run as seen in its light."""
-
-        def measure() -> tuple[float | None, float | None]:
-            found = contraction(self._model, self._x[:FEW], self._usual.z[:FEW], rng=self._rng)
-            return _median(found.radius), _median(found.norm)
-
-        rate, stretch = self._with_gradients("the contraction rate", measure, (None, None))
-        found = with_rate(self._run, rate)
+        """The rates at the limits, and the long run and the answers as seen in their light."""
+        rates, stretches = self._with_gradients("the contraction rate", self._rates, (None, None))
+        affine = None
+        if rates is not None and self._run.count(Regime.QUASI_PERIODIC):
+            affine = affine_along(self._model, self._x, self._usual.z, rates)
+        self._run = found = with_rate(self._run, rates, affine)
+        rate, stretch = (None if one is None else _median(one) for one in (rates, stretches))
+        with torch.no_grad():
+            # Each of two ends is off by what a product and a sum lose, and by what is left to the tolerance.
+            apart = _closest(2 * self.precision + self._often.tol, rate)
+            self._answers.expect(self._model.readout(self._usual.z), apart)
         regimes = {regime: n for regime in Regime if (n := found.count(regime))}
         periods = found.period[found.regime == Regime.CYCLE].tolist()
         return {
@@ -112,6 +104,21 @@ class Patient:
             "regimes": dict(sorted(regimes.items(), key=lambda item: -item[1])),
             "periods": {str(period): periods.count(period) for period in sorted(set(periods))},
         }
+
+    def _rates(self) -> tuple[Tensor | None, Tensor | None]:
+        """Spectral radius and largest singular value of each example, (batch,): they may well differ."""
+        rng, parts = self._rng, zip(self._x.split(FEW), self._usual.z.split(FEW), strict=True)
+        found = [contraction(self._model, x, z, rng=rng) for x, z in parts]
+        return torch.cat([one.radius for one in found]), torch.cat([one.norm for one in found])
+
+    @property
+    def precision(self) -> float:
+        """Relative, of states."""
+        return torch.finfo(self._usual.z.dtype).eps
+
+    def curve(self) -> Fields:
+        curve = self._watch.curve(self._run)
+        return {"curve": curve, "score": curve.score[-1] if curve.score else None}
 
     def alignment(self) -> Fields:
         noisy = min(NOISY, self._others)
@@ -188,19 +195,26 @@ class Patient:
         return {"solver_distance": _median(found.relative)}
 
     def start_influence(self) -> Fields:
-        short = Budget(min(self._plain.steps, THROUGH))
+        x, steps = self._x[: FEW // 2], self._plain.steps
+        if steps * self._usual.z[: FEW // 2].numel() > NUMBERS:
+            steps = min(steps, THROUGH)
 
         def measure() -> float | None:
-            norms = start_influence(self._model, self._x[: FEW // 2], solver=self._solver, budget=short, rng=self._rng)
-            return _median(norms)
+            return _median(start_influence(self._model, x, solver=self._solver, budget=Budget(steps), rng=self._rng))
 
-        return {"start_influence": self._with_gradients("the memory of the start", measure, None)}
+        found = self._with_gradients("the memory of the start", measure, None)
+        return {"start_influence": found, "start_influence_steps": None if found is None else steps}
 
     def attack(self) -> Fields:
         return self._with_gradients("the attack", self._attack, dict(NO_ATTACK))
 
     def _attack(self) -> Fields:
-        x, usual, rng = self._x[:FEW], self._usual.z[:FEW].nan_to_num(0, 0, 0), self._rng
+        lost = self._run.regime == Regime.DIVERGENCE
+        example = (~lost).nonzero()[:FEW, 0]  # of what diverges anyway nothing can be learned
+        if len(example) < 2:
+            self.notes.append("Without the attack, as the usual solves diverge.")
+            return dict(NO_ATTACK)
+        x, usual, rng = rows(self._x, example), rows(self._usual.z, example), self._rng
         (partner,) = derangements(len(x), 1, rng)
         found = attack(
             self._model,
@@ -213,21 +227,19 @@ class Patient:
             rng=rng,
         )
         unknown = found.cosine.isnan()
-        example = torch.arange(len(x), device=x.device)
-        lost = self._usual.status == Status.DIVERGED
         at_rest = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
         with torch.no_grad():
             answers, answer = self._model.readout(self._usual.z), self._model.readout(found.limit)
             state = Usual(self._usual.z, lost).agreement(example, found.limit)
             readout = Usual(answers, lost).agreement(example, answer)
-        same = self._answers.same(answers[:FEW], answer).double().masked_fill(unknown, torch.nan)
+        same = self._answers.same(answers[example], answer).double().masked_fill(unknown, torch.nan)
         state, readout = (
             Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in (state, readout)
         )
-        score = self._answers.score(answer, slice(0, FEW))
+        score = self._answers.score(answers.index_copy(0, example, answer))  # a score may look at the whole batch
         return {
             "attack": self._means("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual),
-            "attacked_score": None if score is None else score.double().mean().item(),
+            "attacked_score": None if score is None else score[example].double().mean().item(),
         }
 
     def _with_gradients(self, what: str, measure: Callable[[], T], otherwise: T) -> T:
@@ -255,31 +267,20 @@ class Patient:
         }
         if self._answers.has_margin:
             doubts["indecision"] = Indecision()(self._model, self._x, output)
-        rows = []
+        told_by = []
         for name, doubt in doubts.items():
             told = auroc(doubt.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)
-            rows.append(Trust(name, told.value, told.low, told.high))
-        return {"trust": rows}
+            told_by.append(Trust(name, told.value, told.low, told.high))
+        return {"trust": told_by}
 
     def paths(self) -> Fields:
-        usual, rng = self._usual.z[:2].nan_to_num(0, 0, 0), self._rng
-        size = usual[:1].square().mean().sqrt()
-        noise = [(size if size > 0 else 1.0) * noise_like(usual[:1], rng) for _ in range(PATHS - 2)]
-        starts = [None, usual[1:2], *noise]
-        short = Budget(min(self._plain.steps, 4 * THROUGH))
-        plane = None
-        if usual[0].numel() == 1:  # a state of one number is its own first direction, and there is no second
-            plane = Plane(usual.new_zeros(1, 1), usual.new_tensor([[[1.0], [0.0]]]))
-        at = [0, *_spaced(short.steps, POINTS)]
-        found = trajectories(self._model, self._x[:1], starts, plane=plane, at=at, solver=self._solver, budget=short)
-        points = found.points[0].tolist()
-        shown = [[[c if math.isfinite(c) else None for c in point] for point in path] for path in points]
-        return {"paths": Paths(shown, ["usual", "another's state", *["noise"] * len(noise)])}
+        usual, steps = self._usual.z[:2].nan_to_num(0, 0, 0), min(self._plain.steps, 4 * THROUGH)
+        return {"paths": shown_paths(self._model, self._x[:1], usual, steps, self._solver, self._rng)}
 
 
-def _spaced(steps: int, count: int = 12) -> list[int]:
-    """About so many numbers up to `steps`, closer together at the beginning."""
-    return sorted({max(1, round(steps ** (i / count))) for i in range(count + 1)} | {max(1, steps // 2), steps})
+def _closest(apart: float, rate: float | None) -> float:
+    """How far from its limit a contraction may be that comes no closer by a step than this; itself without a rate."""
+    return apart if rate is None or rate >= 1 else apart / max(1 - rate, UNSURE)
 
 
 def _median(values: Tensor) -> float | None:
