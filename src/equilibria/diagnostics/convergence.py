@@ -121,6 +121,14 @@ def with_rate(found: Convergence, rate: Tensor | float | None, affine: Tensor | 
     )
 
 
+def in_doubt(found: Convergence) -> Tensor:
+    """Which examples a contraction rate may be said to do something else than they seem to: (batch,) bool."""
+    solution = found.solution
+    still = (solution.period == 1) | solution.converged | (solution.residual <= FAR * UNSURE)
+    rests = (found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)
+    return (rests & ~still) | (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
+
+
 @torch.no_grad()
 def affine_along(model: EquilibriumModel, x: Tensor, z: Tensor, rates: Tensor) -> Tensor:
     """Whether the step is an affine map along the way on from z, so that its rate there is that of the whole: (batch,).

@@ -13,7 +13,15 @@ from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.answers import Answers
 from equilibria.diagnostics.bootstrap import bootstrap
 from equilibria.diagnostics.contraction import contraction, require_gradients, start_influence
-from equilibria.diagnostics.convergence import UNSURE, Regime, affine_along, convergence, limit_distance, with_rate
+from equilibria.diagnostics.convergence import (
+    UNSURE,
+    Regime,
+    affine_along,
+    convergence,
+    in_doubt,
+    limit_distance,
+    with_rate,
+)
 from equilibria.diagnostics.doubts import Indecision
 from equilibria.diagnostics.paths import shown_paths, spaced
 from equilibria.diagnostics.progress import AnswerWatch
@@ -75,7 +83,7 @@ class Patient:
             "the input's part": self.sensitivity,
             "two solvers": self.solvers,
             "the start's part": self.start_influence,
-            "attack": self.attack if attacks else lambda: dict(NO_ATTACK),
+            "attack": self.attack if attacks else NO_ATTACK.copy,
             "trust": self.trust,
             "trajectories": self.paths,
         }
@@ -106,10 +114,14 @@ class Patient:
         }
 
     def _rates(self) -> tuple[Tensor | None, Tensor | None]:
-        """Spectral radius and largest singular value of each example, (batch,): they may well differ."""
-        rng, parts = self._rng, zip(self._x.split(FEW), self._usual.z.split(FEW), strict=True)
-        found = [contraction(self._model, x, z, rng=rng) for x, z in parts]
-        return torch.cat([one.radius for one in found]), torch.cat([one.norm for one in found])
+        """Spectral radius and largest singular value of the first few and of all in doubt, (batch,); NaN elsewhere."""
+        rng, wanted = self._rng, in_doubt(self._run)
+        wanted[:FEW] = True
+        rates, stretches = torch.full_like(self._usual.residual, torch.nan).repeat(2, 1)
+        for part in wanted.nonzero()[:, 0].split(FEW):
+            found = contraction(self._model, rows(self._x, part), rows(self._usual.z, part), rng=rng)
+            rates[part], stretches[part] = found.radius.to(rates), found.norm.to(rates)
+        return rates, stretches
 
     @property
     def precision(self) -> float:

@@ -92,7 +92,7 @@ class Report:
     attacked_score: float | None
     sensitivity: float | None  # the share of the limits' variance that the input explains
     untrained_sensitivity: float | None  # of the same net before training, if it can be built
-    contraction: float | None  # the median of the spectral radii at the limits
+    contraction: float | None  # the median of the spectral radii at the limits of a few, and of all that are in doubt
     largest_stretch: float | None  # the median of the largest singular values
     start_influence: float | None  # the median norm of d state / d start after `start_influence_steps`
     start_influence_steps: int | None
