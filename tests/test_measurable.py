@@ -106,7 +106,7 @@ def test_the_untrained_twin_of_an_adapted_module(order):
     cell = nn.RNNCell(3, 3)
     model = from_module(cell, init=torch.zeros_like, readout=lambda z: z, order=order)
     fresh, x = untrained(model), torch.randn(4, 3, generator=rng())
-    assert not torch.equal(fresh.adapted.weight_hh, cell.weight_hh)
+    assert not torch.equal(fresh.get_parameter("adapted.weight_hh"), cell.weight_hh)
     before = model.equilibrium(x, budget=Budget(5)).z
     assert (fresh.equilibrium(x, budget=Budget(5)).z - before).abs().max() > 1e-3
 

@@ -105,7 +105,7 @@ def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> 
 
 def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
     """Take one step on `x`, raise if what comes of it cannot be iterated, and return what is read from it."""
-    model = measurable(model)
+    measurable(model)
     with torch.no_grad():
         injection = model.inject(x)
         z = model.init(*injection)

@@ -85,24 +85,24 @@ def attack(
         through: unroll only the first so many steps, and minimise the cosine after those, which takes less memory
             and time. Whatever it is, a start is judged by where it leads within the whole budget.
     """
-    model = measurable(model)
-    budget = budget or model.budget
+    looped = measurable(model)
+    budget = budget or looped.budget
     require_whole("updates", updates, least=0, why="0 only tries the first guesses")
     if radius is not None and not 0 < radius < math.inf:
         raise ValueError(f"radius must be > 0 and finite, got {radius!r}; leave it out to search anywhere")
     if through is not None:
         require_whole("through", through, least=1, why="leave it out to unroll the whole budget")
-    usual = model.equilibrium(x, solver=solver, budget=budget, trace=False)
+    usual = looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     guesses = _guesses(usual, restarts, rng) if isinstance(restarts, int) else list(restarts)
     _check(guesses, usual.z)
     with torch.no_grad():
-        injection = model.inject(x)
-        centre = model.init(*injection)
+        injection = looped.inject(x)
+        centre = looped.init(*injection)
     if updates:
-        require_gradients(model, x, centre)
+        require_gradients(looped, x, centre)
     placed = _placed(centre, radius)
     unrolled = Budget(min(through or budget.steps, budget.steps))
-    cosine_after = _unrolled_cosine(model, injection, usual.z, placed, solver or model.solver, unrolled)
+    cosine_after = _unrolled_cosine(looped, injection, usual.z, placed, solver or looped.solver, unrolled)
 
     # All restarts are one batch, one after the other: many rows cost little more than few.
     moved = flat(torch.cat([guess if radius is None else guess - centre for guess in guesses]))
@@ -112,7 +112,7 @@ def attack(
     everyone = torch.arange(len(moved), device=x.device)
     for starts in (placed(moved, everyone), placed(found, everyone)):
         for start in starts.split(len(x)):
-            worst.see(start, model.equilibrium(x, start, solver=solver, budget=budget, trace=False))
+            worst.see(start, looped.equilibrium(x, start, solver=solver, budget=budget, trace=False))
     return Attack(worst.start, worst.limit, usual.z, worst.cosine, worst.diverged, 2 * len(guesses))
 
 

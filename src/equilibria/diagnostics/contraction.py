@@ -49,13 +49,13 @@ def contraction(
         model: an `EquilibriumModel`, or anything that `as_model` takes.
         z: where to look; left out: the limit of each example.
     """
-    model = measurable(model)
+    looped = measurable(model)
     require_whole("rounds", rounds, least=1, why="one round is one product with the Jacobian")
     with torch.no_grad():
-        injection, cell = model.inject(x), computed_once(model.cell)
+        injection, cell = looped.inject(x), computed_once(looped.cell)
     if z is None:
-        z = model.equilibrium(x, solver=solver, budget=budget, trace=False).z
-    require_gradients(model, x, z)
+        z = looped.equilibrium(x, solver=solver, budget=budget, trace=False).z
+    require_gradients(looped, x, z)
     push, pull = _products(lambda z: cell(z, *injection), z)
     v = flat(torch.randn(z.shape, generator=rng, dtype=z.dtype).to(z.device)).double()
     dtype = torch.promote_types(z.dtype, torch.float32)
@@ -86,16 +86,16 @@ def start_influence(
     Hutchinson: the mean of |J^T v|^2 over random signs v is |J|_F^2, and J^T v is backpropagation through the
     solve. With `probes` of them the relative error is about 1 / sqrt(2 probes) at worst, when J has rank one.
     """
-    model = measurable(model)
+    looped = measurable(model)
     require_whole("probes", probes, least=1, why="each is one backward pass")
     with torch.no_grad():
-        injection = model.inject(x)
-        start: Tensor = model.init(*injection) if z0 is None else z0
-        cell = computed_once(model.cell)
-    require_gradients(model, x, start)
+        injection = looped.inject(x)
+        start: Tensor = looped.init(*injection) if z0 is None else z0
+        cell = computed_once(looped.cell)
+    require_gradients(looped, x, start)
     with torch.enable_grad():
         start = start.detach().requires_grad_()
-        how = {"solver": solver or model.solver, "budget": budget or model.budget}
+        how = {"solver": solver or looped.solver, "budget": budget or looped.budget}
         z = Backprop().solve(cell, start, injection, **how, trace=False).z + 0 * start  # f may not look at its state
     total = vectors(z).new_zeros(len(x))
     for left in reversed(range(probes)):

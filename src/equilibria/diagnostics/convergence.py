@@ -75,10 +75,10 @@ def convergence(
     """
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
-    model = measurable(model)
-    budget = budget or model.budget
+    looped = measurable(model)
+    budget = budget or looped.budget
     tail = _Tail(len(x), budget.steps)
-    solution = model.equilibrium(x, z0, solver=solver, budget=budget, callback=tail, keep=keep)
+    solution = looped.equilibrium(x, z0, solver=solver, budget=budget, callback=tail, keep=keep)
     regime = tail.regime() if budget.steps >= SHORTEST else torch.full_like(solution.status, Regime.NOT_SETTLED)
     still = (solution.residual <= max(tol, budget.tol)) | (solution.period == 1) | solution.converged
     cycles = (solution.period > 1) & ~still
@@ -161,8 +161,8 @@ def limit_distance(
     model: EquilibriumModel | Any, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
 ) -> LimitDistance:
     """Whether two solvers find the same limits from the usual start: those of a path-independent net should."""
-    model = measurable(model)
-    one, other = (model.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
+    looped = measurable(model)
+    one, other = (looped.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
     lost = (one.status == Status.DIVERGED) | (other.status == Status.DIVERGED)
     found = Usual(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
     relative, cosine = (part.to(one.z.dtype).masked_fill(lost, torch.nan) for part in (found.distance, found.cosine))

@@ -49,17 +49,17 @@ def sensitivity(
     `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well, just not usefully. `usual` is
     the solve from the usual start, if it has been made already.
     """
-    model = measurable(model)
+    looped = measurable(model)
     require_whole("starts", starts, least=2, why="one start has no spread")
     if alike(x):
         raise ValueError("sensitivity compares different inputs; give a batch of at least two that differ")
-    usual = usual or model.equilibrium(x, solver=solver, budget=budget, trace=False)
+    usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     size = usual.z[usual.status != Status.DIVERGED].double().square().mean().sqrt().item()
     scale = size if math.isfinite(size) and size > 0 else 1.0
     limits, good = [], torch.ones_like(usual.status, dtype=torch.bool)
     for _ in range(starts):
         noise = scale * torch.randn(usual.z.shape[1:], generator=rng, dtype=usual.z.dtype).to(usual.z)
-        solution = model.equilibrium(x, noise.expand_as(usual.z).clone(), solver=solver, budget=budget, trace=False)
+        solution = looped.equilibrium(x, noise.expand_as(usual.z).clone(), solver=solver, budget=budget, trace=False)
         good &= solution.status != Status.DIVERGED
         limits.append(flat(solution.z))
     tol = ROUNDING * torch.finfo(usual.z.dtype).eps if tol is None else tol

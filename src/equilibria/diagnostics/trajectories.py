@@ -73,13 +73,13 @@ def trajectories(
     Args:
         at: after which steps to look, from 0, the start; left out: all.
     """
-    model = measurable(model)
+    looped = measurable(model)
     if not starts:
         raise ValueError("there are no starts; give states, or [None] for the model's own start")
-    at = range((budget or model.budget).steps + 1) if at is None else at
+    at = range((budget or looped.budget).steps + 1) if at is None else at
     seen = flat if plane is None else plane.coordinates
     solves = [
-        model.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False).kept for z0 in starts
+        looped.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False).kept for z0 in starts
     ]
     paths = torch.stack(
         [torch.stack(list(kept.values()), 1) for kept in solves], 1
@@ -146,7 +146,7 @@ def basin_map(
         within: limits are the same if they are closer than this share of the largest one's norm (to the first
             that was found: limits that are not apart by more do not separate cleanly).
     """
-    model = measurable(model)
+    looped = measurable(model)
     require_whole("size", size, least=2, why="it is the number of starts along each side")
     if len(x) != 1 or len(states) != 3:
         raise ValueError(f"a map is of one example and three states, got {len(x)} and {len(states)}; use x[i : i + 1]")
@@ -159,7 +159,9 @@ def basin_map(
     down, along = torch.meshgrid(vertical, horizontal, indexing="ij")
     grid = torch.stack((along, down), 2).view(1, -1, 2)
     starts = plane.flat_states(grid).view(-1, *states.shape[1:]).to(states.dtype)  # (size * size, *state)
-    solution = model.equilibrium(x.expand(len(starts), *x.shape[1:]), starts, solver=solver, budget=budget, trace=False)
+    solution = looped.equilibrium(
+        x.expand(len(starts), *x.shape[1:]), starts, solver=solver, budget=budget, trace=False
+    )
     label, first = _clusters(flat(solution.z), solution.status == Status.CONVERGED, within)
     return BasinMap(label.view(size, size), solution.z[first], horizontal, vertical, corners, plane)
 
