@@ -42,8 +42,8 @@ def contraction(
     States of at most `rounds` numbers have their whole Jacobian looked at, which is exact up to the rounding of its
     entries. For others, power iterations keep their vectors (Arnoldi): after `rounds` products the largest
     eigenvalue of J within the space that they span finds complex pairs as well, and is far closer than the last
-    vector alone. Where J is so far from normal that this eigenvalue cannot be relied on, the radius is at most
-    what vectors grow by per product in the long run, up to `LONG_RUN` products; that approaches the radius from above.
+    vector alone. Where J is so far from normal that this eigenvalue cannot be relied on, it is lowered to what
+    vectors grow by per product in the long run, over up to `LONG_RUN` products, which may still be too much.
 
     Args:
         model: an `EquilibriumModel`, or anything that `as_model` takes.

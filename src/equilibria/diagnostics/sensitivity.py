@@ -54,7 +54,7 @@ def sensitivity(
     if alike(x):
         raise ValueError("sensitivity compares different inputs; give a batch of at least two that differ")
     usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
-    size = usual.z[usual.status != Status.DIVERGED].double().square().mean().sqrt().item()
+    size = usual.z[usual.status != Status.DIVERGED].square().mean().sqrt().item()
     scale = size if math.isfinite(size) and size > 0 else 1.0
     limits, good = [], torch.ones_like(usual.status, dtype=torch.bool)
     for _ in range(starts):
