@@ -62,6 +62,14 @@ class TestExamplesThatDiffer:
         for some in (x, x.flip(0)):
             assert diagnose(model, some, **{**QUICK, "budget": 200}).regimes == regimes
 
+    def test_slow_ones_among_fast_ones_that_start_at_their_limits(self):
+        """Other starts of the slow ones are on their way, which the rate of the fast ones would not explain."""
+        model, x = at_rates([0.5] * 13 + [0.99] * 11)
+        model.init = lambda x: x[:, :4] / (1 - x[:, 4:])
+        for some in (x, x.flip(0)):
+            verdict = diagnose(model, some, **{**QUICK, "budget": 200}).verdict
+            assert (verdict.behaviour, verdict.path_independent) == ("settles", None)
+
     @pytest.mark.parametrize("place", [3, 20])
     @pytest.mark.parametrize("numbers", [False, True])
     def test_one_that_diverges_is_told_of_and_does_not_speak_for_the_others(self, place, numbers):
@@ -187,4 +195,7 @@ class TestChance:
     def test_a_random_step_is_told(self):
         noise = rng()
         noisy = Looped(lambda z, x: 0.5 * z + x + 0.05 * torch.randn(z.shape, generator=noise))
-        assert any("two calls on the same state differ" in note for note in diagnose(noisy, inputs(), **QUICK).notes)
+        report = diagnose(noisy, inputs(), **QUICK)
+        assert any("two calls on the same state differ" in note for note in report.notes)
+        assert report.verdict.path_independent is None
+        assert "chance alone may lead as far apart" in report.verdict.sentences[1]

@@ -188,6 +188,7 @@ def _growth(multiply: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
     all before it, until the next one says the same."""
     v = torch.nn.functional.normalize(v, dim=1)
     done, until, before = 0, FIRST_STRETCH, torch.full_like(v[:, 0], torch.inf)
+    found, told = before, torch.zeros_like(before, dtype=torch.bool)
     while True:
         grown = torch.zeros_like(before)  # (batch,) the logarithm
         for _ in range(until - done):
@@ -196,8 +197,10 @@ def _growth(multiply: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
             grown += length.log()  # of zero, and then it stays so
             v = v / torch.where(length > 0, length, 1)[:, None]
         rate = (grown / (until - done)).exp()
-        if until >= LONG_RUN or bool((((rate - before).abs() <= SURE * rate) | rate.isnan()).all()):
-            return torch.minimum(rate, before)
+        found = torch.where(told, found, rate)  # no sample waits for another
+        told |= ((rate - before).abs() <= SURE * rate) | rate.isnan()
+        if until >= LONG_RUN or bool(told.all()):
+            return found
         done, until, before = until, 2 * until, rate
 
 

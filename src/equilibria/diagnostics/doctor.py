@@ -62,7 +62,8 @@ def diagnose(
         patient = Patient(model, inputs, answers, budget=budget, solver=solver, others=others, seed=seed)
         if answers.note:
             patient.notes.append(answers.note)
-        if not repeats_itself(model, inputs):
+        random = not repeats_itself(model, inputs)
+        if random:
             patient.notes.append("The step is random: two calls on the same state differ, and so would two diagnoses.")
         found: dict[str, Any] = {}
         parts = patient.parts(attacks=attacks)
@@ -82,6 +83,7 @@ def diagnose(
         contraction=found["contraction"],
         attack=attack,
         precision=patient.precision,
+        random=random,
     )
     return Report(
         examples=len(inputs),

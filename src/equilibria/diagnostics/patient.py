@@ -11,8 +11,7 @@ from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.agreement import Agreement, Usual
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.answers import Answers
-from equilibria.diagnostics.bootstrap import bootstrap
-from equilibria.diagnostics.contraction import contraction, require_gradients, start_influence
+from equilibria.diagnostics.contraction import require_gradients, start_influence
 from equilibria.diagnostics.convergence import (
     UNSURE,
     Regime,
@@ -23,8 +22,10 @@ from equilibria.diagnostics.convergence import (
     with_rate,
 )
 from equilibria.diagnostics.doubts import Indecision
+from equilibria.diagnostics.ends import OtherEnds
 from equilibria.diagnostics.paths import shown_paths, spaced
 from equilibria.diagnostics.progress import AnswerWatch
+from equilibria.diagnostics.rates import Rates
 from equilibria.diagnostics.report import AlignmentRow, Trust
 from equilibria.diagnostics.selective import auroc
 from equilibria.diagnostics.sensitivity import alike, sensitivity, untrained
@@ -73,6 +74,7 @@ class Patient:
         self._run = convergence(model, x, solver=solver, budget=self._plain, keep=every)
         self._usual = self._run.solution
         self._found: dict[str, Alignment] = {}
+        self._rates, self._has_rates = Rates(model, x, self._usual.z, self._rng), False
         self.notes: list[str] = []
 
     def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
@@ -94,12 +96,19 @@ class Patient:
 
     def contraction(self) -> Fields:
         """The rates at the limits, and the long run and the answers as seen in their light."""
-        rates, stretches = self._with_gradients("the contraction rate", self._rates, (None, None))
-        affine = None
-        if rates is not None and self._run.count(Regime.QUASI_PERIODIC):
+        wanted = in_doubt(self._run)
+        wanted[:FEW] = True  # whatever the others do, a few are told of
+
+        def measure() -> bool:
+            self._rates.measure(wanted)
+            return True
+
+        self._has_rates = self._with_gradients("the contraction rate", measure, False)
+        rates, affine = self._rates.radius, None
+        if self._run.count(Regime.QUASI_PERIODIC):
             affine = affine_along(self._model, self._x, self._usual.z, rates)
         self._run = found = with_rate(self._run, rates, affine)
-        rate, stretch = (None if one is None else _median(one) for one in (rates, stretches))
+        rate = _median(rates)
         with torch.no_grad():
             # Each of two ends is off by what a product and a sum lose, and by what is left to the tolerance.
             apart = _closest(2 * self.precision + self._often.tol, rate)
@@ -108,20 +117,10 @@ class Patient:
         periods = found.period[found.regime == Regime.CYCLE].tolist()
         return {
             "contraction": rate,
-            "largest_stretch": stretch,
+            "largest_stretch": _median(self._rates.norm),
             "regimes": dict(sorted(regimes.items(), key=lambda item: -item[1])),
             "periods": {str(period): periods.count(period) for period in sorted(set(periods))},
         }
-
-    def _rates(self) -> tuple[Tensor | None, Tensor | None]:
-        """Spectral radius and largest singular value of the first few and of all in doubt, (batch,); NaN elsewhere."""
-        rng, wanted = self._rng, in_doubt(self._run)
-        wanted[:FEW] = True
-        rates, stretches = torch.full_like(self._usual.residual, torch.nan).repeat(2, 1)
-        for part in wanted.nonzero()[:, 0].split(FEW):
-            found = contraction(self._model, rows(self._x, part), rows(self._usual.z, part), rng=rng)
-            rates[part], stretches[part] = found.radius.to(rates), found.norm.to(rates)
-        return rates, stretches
 
     @property
     def precision(self) -> float:
@@ -156,37 +155,19 @@ class Patient:
         )
         self._found[str(start)] = found
         assert found.same_answer is not None
-        return self._means(
-            str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
+        everyone, same = torch.arange(len(self._x), device=self._x.device), found.same_answer
+        ends = OtherEnds(
+            str(start), everyone, found.diverged, found.solves, found.state, found.readout, same, found.residual
         )
+        return self._told(ends)
 
-    def _means(
-        self,
-        start: str,
-        diverged: Tensor,
-        solves: int,
-        state: Agreement,
-        readout: Agreement,
-        same: Tensor,
-        residual: Tensor,
-    ) -> AlignmentRow:
-        """The means of what was found for each example, (batch,)."""
-        mean = bootstrap(state.cosine)
+    def _told(self, ends: OtherEnds) -> AlignmentRow:
+        """In the light of the rates of those whose ends are apart."""
+        if self._has_rates:
+            apart = torch.zeros_like(self._run.regime, dtype=torch.bool)
+            self._rates.measure(apart.index_fill_(0, ends.example[ends.apart], True))
         # The mean of inputs that are all the same leaves nothing of them to compare.
-        centred = (math.nan, math.nan) if alike(self._x) else (state.centred.nanmean(), readout.centred.nanmean())
-        return AlignmentRow(
-            start=start,
-            cosine=mean.value,
-            low=mean.low,
-            high=mean.high,
-            centred=float(centred[0]),
-            readout=float(centred[1]),
-            same_answer=same.nanmean().item(),
-            diverged=int(diverged.sum()),
-            solves=solves * len(diverged),
-            distance=state.distance.nanmean().item(),
-            residual=residual.nanmean().item(),
-        )
+        return ends.row(self._rates.radius, centred=not alike(self._x))
 
     def sensitivity(self) -> Fields:
         how = {"solver": self._solver, "budget": self._often, "starts": SHARED}
@@ -249,8 +230,9 @@ class Patient:
             Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in (state, readout)
         )
         score = self._answers.score(answers.index_copy(0, example, answer))  # a score may look at the whole batch
+        ends = OtherEnds("an attack", example, found.diverged, found.tried, state, readout, same, at_rest.residual)
         return {
-            "attack": self._means("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual),
+            "attack": self._told(ends),
             "attacked_score": None if score is None else score[example].double().mean().item(),
         }
 

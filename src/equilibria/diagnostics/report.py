@@ -13,6 +13,7 @@ from rich.table import Table
 
 from equilibria.files import write_atomically
 
+NEAR = 1e-3  # relative distance: ends that are no farther apart are one
 FORMAT = "equilibria-report-1"
 
 
@@ -44,6 +45,7 @@ class AlignmentRow:
     solves: int  # from such starts, over all examples
     distance: float  # of the states, |z - z'| / max(|z|, |z'|)
     residual: float  # the mean relative residual at the ends of these solves
+    arriving: float = 0.0  # of the examples whose ends are apart, the share that may be on its way to the same place
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,16 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from equilibria.diagnostics.convergence import UNSURE, Regime
-from equilibria.diagnostics.report import AlignmentRow, Curve, Verdict
+from equilibria.diagnostics.rates import MARGIN
+from equilibria.diagnostics.report import NEAR, AlignmentRow, Curve, Verdict
 
 MOST = 0.9  # the share of examples that decides what a model does
 PATH_INDEPENDENT = 0.99  # AA from which a model counts as path independent (paper, Table 1)
 CENTRED = 0.95  # the same without what all inputs have in common, of which less is left
 DISTANCE = 0.15  # relative, of the ends: AA .99 is .14 for ends of the same length
-NEAR = 1e-3  # the same: ends that are no farther apart are one
 INFLUENCE = 0.1  # of the variance of the limits: less than this, and the input hardly matters
 SOME = 0.05  # the share of examples that is worth a sentence
 SAME = 0.99  # the share of answers that must be the same
-SLOW = 0.1  # the relative residual below which a state that moves may be on its way to a limit
-MARGIN = 3.0  # times the distance to the limit that a residual stands for
 
 WORDS = {
     Regime.FIXED_POINT: "settles",
@@ -47,6 +45,7 @@ def judge(
     contraction: float | None = None,
     attack: AlignmentRow | None = None,
     precision: float = 0.0,
+    random: bool = False,
 ) -> Verdict:
     """The verdict on a model.
 
@@ -55,6 +54,7 @@ def judge(
         contraction: the rate at the limits, if known.
         attack: where starts lead that were searched for, if anybody did.
         precision: relative, of states.
+        random: whether two calls of the step on the same state differ.
     """
     lost = regimes.get(Regime.DIVERGENCE, 0) / sum(regimes.values())
     rows = [*alignment, *([attack] if attack else [])]
@@ -63,21 +63,21 @@ def judge(
     start_matters = _start_matters(rows)
     behaviour = _behaviour(regimes, sensitivity, start_matters=start_matters)
     early = behaviour == WORDS[Regime.NOT_SETTLED] or (
-        behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.COLLAPSE])
-        and _on_its_way(worst, contraction, worst.residual)
+        behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.COLLAPSE]) and worst.arriving >= SAME
     )
-    contracts = contraction is not None and contraction < 1 - UNSURE
-    blurred = contracts and not early and end < Ends.SAME_STATE and _on_its_way(worst, contraction, precision)
+    blur = ""  # what else would explain that ends are apart
+    if not early and end < Ends.SAME_STATE and (random or _lost_in_rounding(worst, contraction, precision)):
+        blur = "of a random step: chance" if random else "in this precision: rounding"
     meaningless = behaviour == WORDS[Regime.COLLAPSE] and not start_matters  # the same end for all, from anywhere
-    independent = None if meaningless else _path_independent(behaviour, end, early or blurred)
+    independent = None if meaningless else _path_independent(behaviour, end, early or bool(blur))
     restless = curve.along_cycles > 1 - SAME
     enough = curve.last_change if curve.last_change < curve.steps[-1] and not restless else None
     more = _more_steps(behaviour, independent, curve, enough)
-    where = _where_it_ends(behaviour, independent, worst, end, meaningless=meaningless, blurred=blurred)
+    where = _where_it_ends(behaviour, independent, worst, end, meaningless=meaningless, blur=blur)
     sentences = [_what_it_does(behaviour, regimes), where, _about_more_steps(behaviour, more, enough, curve)]
     remedies = _remedies(behaviour, independent, more, early=early and not meaningless, restless=restless)
-    if blurred and independent is None and not meaningless:
-        remedies += ["Diagnose in a higher precision."]
+    if blur and independent is None and not meaningless:
+        remedies += ["Diagnose it without chance." if random else "Diagnose in a higher precision."]
     return Verdict(behaviour, independent, more, enough, sentences, remedies)
 
 
@@ -97,12 +97,9 @@ def _lowest(row: AlignmentRow) -> float:
     return min(-math.inf if math.isnan(value) else value for value in (row.cosine, row.same_answer))
 
 
-def _on_its_way(row: AlignmentRow, rate: float | None, residual: float) -> bool:
-    """Whether ends may be apart only because a slow contraction has not brought them together yet, or cannot because
-    steps that change a state by less than `residual` are lost in rounding."""
-    if rate is None or rate > 1 + UNSURE or not residual < SLOW:  # what stretches never will
-        return False
-    return row.distance <= MARGIN * residual / max(1 - rate, UNSURE)
+def _lost_in_rounding(row: AlignmentRow, rate: float | None, precision: float) -> bool:
+    """Whether ends may be apart only because steps that would bring them together are lost in rounding."""
+    return rate is not None and rate < 1 - UNSURE and row.distance <= MARGIN * precision / (1 - rate)
 
 
 def _start_matters(rows: Sequence[AlignmentRow]) -> bool:
@@ -181,7 +178,7 @@ def _what_it_does(behaviour: str, regimes: Mapping[Regime, int]) -> str:
 
 
 def _where_it_ends(
-    behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, *, meaningless: bool, blurred: bool
+    behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, *, meaningless: bool, blur: str
 ) -> str:
     """About the worst kind of start, by name."""
     centred = "" if math.isnan(worst.centred) else f"centred {worst.centred:.3f}, "
@@ -200,9 +197,8 @@ def _where_it_ends(
     if independent:
         place = "goes to" if behaviour == WORDS[Regime.NOT_SETTLED] else "ends in"
         return f"It is path independent: it {place} the same place wherever it starts (worst {score})."
-    if independent is None and blurred:
-        why = "rounding alone may lead as far apart"
-        return f"Whether it is path independent cannot be said in this precision: {why} (worst {score})."
+    if independent is None and blur:
+        return f"Whether it is path independent cannot be said {blur} alone may lead as far apart (worst {score})."
     if independent is None:
         where = "" if behaviour == WORDS[Regime.NOT_SETTLED] else " from other starts as well"
         so_far = "; so far the answer does not depend on the start, the state does" if end is Ends.SAME_ANSWER else ""
