@@ -120,7 +120,7 @@ class TestMovingOn:
         model = from_function(lambda z, x: (z - x) @ step.T + x + 0.1, init=torch.zeros_like, readout=lambda z: z)
         verdict = diagnose(model, inputs()[:, :2], **{**QUICK, "budget": 120}).verdict
         assert (verdict.behaviour, verdict.more_steps, verdict.enough_steps) == ("wanders", "will not help", None)
-        assert "it changes as it wanders for" in verdict.sentences[2]
+        assert "depends on the step at which it stops: it goes on changing for" in verdict.sentences[2]
 
     def test_what_drifts_may_collect_what_it_needs(self):
         x = torch.eye(2).repeat(10, 1)

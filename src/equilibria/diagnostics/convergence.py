@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from equilibria.angles import ROUNDING as BUILT_UP
 from equilibria.angles import vectors
 from equilibria.diagnostics.adapters import measurable
 from equilibria.diagnostics.agreement import Usual
@@ -86,7 +87,9 @@ def convergence(
     regime = torch.where(cycles, Regime.CYCLE, regime)
     regime = torch.where(solution.status == Status.DIVERGED, Regime.DIVERGENCE, regime)
     settled = regime == Regime.FIXED_POINT
-    precision = (10 * solution.residual).clamp(max=10 * tol).clamp(min=ROUNDING * torch.finfo(solution.z.dtype).eps)
+    eps = torch.finfo(solution.z.dtype).eps
+    # Rounding builds up over the steps; in half precision that much would be a good part of the state.
+    precision = (10 * solution.residual).clamp(min=BUILT_UP * eps).clamp(max=max(10 * tol, ROUNDING * eps))
     if _collapsed(x[settled], flat(solution.z[settled]), precision[settled]):
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))

@@ -215,8 +215,7 @@ def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curv
         best = curve.score[curve.steps.index(curve.best)]
         score = f"the score is best, {best:.4g}, after {curve.best} steps and {curve.score[-1]:.4g} after {last}"
     if _comes_and_goes(behaviour, curve):
-        along = "as it wanders" if behaviour == WORDS[Regime.QUASI_PERIODIC] else "along the cycle"
-        why = f"it changes {along} for {restless}, so more steps will not help"
+        why = f"it goes on changing for {restless}, so more steps will not help"
         return f"The answer depends on the step at which it stops: {why}{'; ' * bool(score)}{score}."
     if score:
         return f"More steps hurt: {score}."
