@@ -162,8 +162,9 @@ class Patient:
         return self._told(ends)
 
     def _told(self, ends: OtherEnds) -> AlignmentRow:
-        """In the light of the rates of those whose ends are apart."""
-        if self._has_rates:
+        """In the light of the rates of those whose ends are apart, which matters where most have come to rest."""
+        rests = (self._run.regime == Regime.FIXED_POINT) | (self._run.regime == Regime.COLLAPSE)
+        if self._has_rates and 2 * int(rests.sum()) > len(rests):
             apart = torch.zeros_like(self._run.regime, dtype=torch.bool)
             self._rates.measure(apart.index_fill_(0, ends.example[ends.apart], True))
         # The mean of inputs that are all the same leaves nothing of them to compare.
