@@ -67,3 +67,38 @@ def test_targets_that_do_not_fit(targets):
 def test_a_score_of_the_wrong_shape():
     with pytest.raises(ValueError, match="a number per input"):
         Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) == t).float().mean())
+
+
+@pytest.mark.parametrize(
+    ("prediction", "targets", "words"),
+    [
+        (LOGITS, CLASSES + 1, "targets go from 1 to 3 and there are 3 classes, 0..2"),
+        (LOGITS, CLASSES - 1, "targets go from -1 to 1 and there are 3 classes"),
+        (LOGITS[:, :1], torch.tensor([1, -1, 1, 1]), "targets go from -1 to 1, and the sign of a single logit"),
+        (LOGITS[:, 0], torch.tensor([1, 2, 1, 1]), "targets go from 1 to 2, and the sign"),
+    ],
+)
+def test_labels_that_no_answer_can_meet(prediction, targets, words):
+    with pytest.raises(ValueError, match=words):
+        Answers(prediction, targets)
+
+
+def test_scores_that_are_equally_large_choose_either_class():
+    answers = Answers(LOGITS, None)
+    one = torch.tensor([[5.0, 5.0, 1.0], [5.0, 5.0, 1.0], [5.0, 4.9, 1.0]])
+    other = torch.tensor([[5.0, 5.0 + 1e-6, 1.0], [5.0, 5.1, 1.0], [4.9, 5.0, 1.0]])
+    assert listed(answers.same(one, other)) == [True, False, False]
+    logit = Answers(LOGITS[:, 0], torch.ones(4).bool())
+    assert listed(logit.same(torch.tensor([1e-7, 1.0, 2.0]), torch.tensor([-1e-7, -1.0, 2.0]))) == [True, False, True]
+
+
+def test_small_answers_are_measured_by_the_others():
+    numbers = torch.tensor([[4.0], [2.0], [1e-6]])
+    moved = numbers + torch.tensor([[0.0], [0.1], [1e-5]])
+    assert listed(Answers(numbers, None).same(numbers, moved)) == [True, False, True]
+
+
+def test_what_is_lost_stays_so():
+    answers, lost = Answers(LOGITS, None), torch.full_like(LOGITS, torch.nan)
+    assert answers.unchanged(lost, lost).all()
+    assert not answers.unchanged(LOGITS, lost).any()

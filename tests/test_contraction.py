@@ -138,3 +138,40 @@ def test_a_step_that_hides_its_gradient_has_no_rate(measure):
     for hidden in (torch.no_grad()(lambda z, u: 0.5 * z + u), lambda z, u: layer(z.detach()) + u):
         with pytest.raises(RuntimeError, match="the step has no gradient"):
             measure(EquilibriumModel(nn.Identity(), hidden, nn.Identity()), torch.ones(2, 3), rng=rng())
+
+
+def jordan(value: float, beside: float, n: int) -> Tensor:
+    return value * torch.eye(n) + beside * torch.diag(torch.ones(n - 1), -1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("value", "beside", "n", "most"),
+    [
+        (0.0, 1.0, 10, 1e-6),  # nilpotent
+        (0.3, 0.8, 20, 0.3001),  # triangular, and no larger than the rounds: exact
+        (0.0, 1.0, 64, 1e-6),
+        (0.3, 0.8, 64, 0.6),  # a causal chain: what moves along it grows before it leaves
+        (0.5, 1.0, 50, 0.9),
+    ],
+)
+def test_far_from_normal(value, beside, n, most, dtype):
+    """Eigenvalues within a Krylov space, and under rounding, are far too large: 1.06 instead of .3 for the chain."""
+    W = jordan(value, beside, n)[None].to(dtype)
+    found = contraction(linear(W), torch.ones(1, n, dtype=dtype), torch.zeros(1, n, dtype=dtype), rng=rng())
+    assert value - 1e-6 <= found.radius.item() <= most
+
+
+def test_slow_directions_are_not_lost_among_many():
+    """Eigenvalues from .5 to .9998 of a symmetric matrix: only the largest decides how long a solve takes."""
+    n = 200
+    basis = torch.linalg.qr(torch.randn(n, n, generator=rng(), dtype=torch.float64)).Q
+    W = (basis * torch.cat((torch.linspace(0.5, 0.98, n - 1), torch.tensor([0.9998])))) @ basis.T
+    found = contraction(linear(W[None].float()), torch.ones(1, n), torch.zeros(1, n), rng=rng())
+    assert found.radius.item() == pytest.approx(0.9998, abs=1e-4)
+
+
+def test_the_influence_on_large_states_of_half_precision():
+    model = EquilibriumModel(nn.Identity(), lambda z, u: z, nn.Identity())
+    found = start_influence(model, torch.ones(1, 70_000, dtype=torch.float16), budget=Budget(2), rng=rng())
+    assert found.item() == pytest.approx(math.sqrt(70_000), rel=1e-2)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from equilibria.nets import DenseNet
 from equilibria.studies import SCALES
 from equilibria.studies.departures import ALWAYS, departures_section
 from equilibria.training.recipe import Optim
@@ -17,7 +18,7 @@ def test_the_papers_own_scale_differs_in_nothing_but_what_no_recipe_tells():
 
 def test_every_change_of_a_recipe_is_a_row():
     paper = SCALES["paper"]
-    narrow = replace(paper, digits=replace(paper.digits, net=replace(paper.digits.net, width=7)))
+    narrow = replace(paper, digits=replace(paper.digits, net=DenseNet(width=7)))
     assert rows_of(narrow) == len(ALWAYS) + 1
     assert "<td>digits: net, width</td><td>512</td><td>7</td>" in departures_section(narrow)
     brief = replace(paper, edges=replace(paper.edges, optim=Optim(steps=9, batch=4, lr=1.0, schedule="steps")))

@@ -233,6 +233,7 @@ nothing = 3
 def without_targets(): return case()[0], case()[1], None
 def half(): return 5, case()[1]
 def listed(): return Mine(), [1, 2]
+def longer(): return Mine(), case()[1], torch.zeros(31).long()
 class Module(torch.nn.Module):
     def forward(self): raise AssertionError("was called")
 module, mine = Module(), Mine()
@@ -265,13 +266,14 @@ class TestCommand:
             ("no_such_module:x", "cannot find no_such_module:x"),
             ("my_looped_model:half", "a int cannot be measured"),
             ("my_looped_model:listed", "must be tensors, got list"),
+            ("my_looped_model:longer --examples 10", "there are 30 inputs and 31 targets"),
             ("my_looped_model:module", "is a model without inputs"),
             ("my_looped_model:mine", "is a model without inputs"),
             (":case", "neither the folder of a run nor module:object"),
             ("my_looped_model:", "neither the folder of a run nor module:object"),
             ("no_such_folder", "neither the folder of a run nor module:object"),
         ):
-            assert main(["diagnose", words]) != 0
+            assert main(["diagnose", *words.split()]) != 0
             assert message in capsys.readouterr().err
         assert main(["diagnose", "my_looped_model:case", "--html", str(tmp_path)]) != 0
         assert "is a folder; name a file in it" in capsys.readouterr().err

@@ -10,6 +10,7 @@ CORE = [
     "files",
     "layout",
     "rows",
+    "angles",
     "cycles",
     "solution",
     "active",

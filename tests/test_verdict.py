@@ -148,8 +148,8 @@ class TestVerdicts:
         assert verdict(cosine=0.2, distance=0.9, same_answer=0.5).path_independent is False
         assert "from an attack: AA 0.200" in verdict(cosine=0.2, distance=0.9, same_answer=0.5).sentences[1]
         far = replace(same, cosine=0.2, distance=0.9, same_answer=0.5, residual=1e-4)
-        for rate, independent in ((0.9999, None), (3.0, False)):  # what stretches will not bring them together
-            slow = judge({Regime.FIXED_POINT: 24}, [far], curve, sensitivity=1.0, contraction=rate)
+        for arriving, independent in ((1.0, None), (0.5, False)):
+            slow = judge({Regime.FIXED_POINT: 24}, [replace(far, arriving=arriving)], curve, sensitivity=1.0)
             assert slow.path_independent is independent
         nothing = dict.fromkeys(("cosine", "centred", "same_answer", "distance", "residual"), math.nan)
         assert verdict(**nothing, diverged=72).path_independent is False

@@ -1,4 +1,4 @@
-"""Nested tensors whose first dimension is the batch: walk them, take rows of them."""
+"""Nested tensors whose first dimension is the batch: walk them, take rows of them, lay them flat."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +32,11 @@ def each(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, (tuple, list)):
         return type(tree)(each(value, change) for value in tree)
     return tree
+
+
+def flat(states: Tensor) -> Tensor:
+    """(batch, *state) -> (batch, n), also where a state is a bare number."""
+    return states.flatten(1) if states.ndim > 1 else states[:, None]
 
 
 def take(tree: Any, index: Tensor) -> Any:

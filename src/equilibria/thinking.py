@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
 
+from equilibria.angles import cosine, nothing
 from equilibria.rows import take
 from equilibria.solution import Budget, Status, require_whole
 from equilibria.solve import Solver, Solving
@@ -190,5 +190,5 @@ def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before:
 
 def _alignment(z: Tensor, others: Tensor) -> Tensor:
     """The mean cosine between states (batch, *state) and their others (others * batch, *state): (batch,)."""
-    z, others = z.flatten(1), others.flatten(1).unflatten(0, (-1, len(z)))
-    return torch.stack([cosine_similarity(z, other) for other in others]).mean(0)
+    zero = nothing(z[z.isfinite().reshape(len(z), -1).all(1)])
+    return torch.stack([cosine(z, other, zero) for other in others.split(len(z))]).mean(0)

@@ -34,6 +34,16 @@ def as_model(thing: Any) -> EquilibriumModel:
     return _model(thing.step, init=thing.init, readout=thing.readout, owner=thing)
 
 
+def measurable(thing: Any) -> EquilibriumModel:
+    """What `as_model` makes of it, if its answers are neither random nor depend on their batch: nothing else can be
+    measured."""
+    model = as_model(thing)
+    unsettled = [name for name, part in model.named_modules() if part.training and isinstance(part, NEEDS_THE_BATCH)]
+    if unsettled:
+        raise ValueError(f"{unsettled[0]} makes answers random or mixes samples while training; call .eval() first")
+    return model
+
+
 def from_function(
     step: Callable[[Tensor, Tensor], Tensor],
     *,
@@ -95,9 +105,7 @@ def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> 
 
 def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
     """Take one step on `x`, raise if what comes of it cannot be iterated, and return what is read from it."""
-    unsettled = [name for name, part in model.named_modules() if part.training and isinstance(part, NEEDS_THE_BATCH)]
-    if unsettled:
-        raise ValueError(f"{unsettled[0]} makes answers random or mixes samples while training; call .eval() first")
+    measurable(model)
     with torch.no_grad():
         injection = model.inject(x)
         z = model.init(*injection)
@@ -108,7 +116,10 @@ def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
                 f"init gave {len(z)} states for {len(x)} inputs; it must give one for each, for example by "
                 "z.expand(len(x), ...)"
             )
+        before = z.clone()
         fz = model.cell(z, *injection)
+        if not torch.equal(before.nan_to_num(), z.nan_to_num()):
+            raise ValueError("a step wrote into its state; it must return a new tensor, so use z + x, not z.add_(x)")
         if not isinstance(fz, Tensor):
             raise NotAModel(f"a step must return the next state alone, a tensor, got {described(fz)}")
         if fz.shape != z.shape or fz.dtype != z.dtype:
@@ -130,6 +141,14 @@ def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
         return answer
 
 
+def repeats_itself(model: EquilibriumModel, x: Tensor) -> bool:
+    """Whether two calls of the step on the same states give the same."""
+    with torch.no_grad():
+        injection = model.inject(x)
+        z = model.cell(model.init(*injection), *injection)
+        return _near(*(model.cell(z, *injection) for _ in range(2)))
+
+
 def _check_rows(model: EquilibriumModel, z: Tensor, injection: tuple) -> None:
     """Raise if a sample goes elsewhere alone than in its batch: then nothing can be said of it."""
     first = torch.zeros(1, dtype=torch.long, device=z.device)
@@ -139,7 +158,7 @@ def _check_rows(model: EquilibriumModel, z: Tensor, injection: tuple) -> None:
         raise NotAModel(f"a step fails for fewer samples than {len(z)}: {MIXES}") from error
     together = [model.cell(z, *injection)[:1] for _ in range(2)]
     if not _near(*together):
-        return  # it is a matter of chance, and not of the others
+        return  # it is a matter of chance, and not of the others; `repeats_itself` is about that
     if alone.shape != together[0].shape or not _near(alone, together[0]):
         raise ValueError(f"a step gives other states alone than in a batch of {len(z)}: {MIXES}")
 

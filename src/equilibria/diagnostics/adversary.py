@@ -3,19 +3,21 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from equilibria.diagnostics.agreement import cosine as cosine_of
-from equilibria.diagnostics.agreement import nothing
+from equilibria.angles import cosine as cosine_of
+from equilibria.angles import nothing
+from equilibria.diagnostics.adapters import measurable
+from equilibria.diagnostics.contraction import require_gradients
 from equilibria.diagnostics.lbfgs import Function, minimise
 from equilibria.diagnostics.starts import derangements
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
-from equilibria.rows import take
+from equilibria.rows import flat, take
 from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
@@ -58,7 +60,7 @@ class Attack:
 
 
 def attack(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     *,
     budget: Budget | None = None,
@@ -83,31 +85,34 @@ def attack(
         through: unroll only the first so many steps, and minimise the cosine after those, which takes less memory
             and time. Whatever it is, a start is judged by where it leads within the whole budget.
     """
-    budget = budget or model.budget
+    looped = measurable(model)
+    budget = budget or looped.budget
     require_whole("updates", updates, least=0, why="0 only tries the first guesses")
     if radius is not None and not 0 < radius < math.inf:
         raise ValueError(f"radius must be > 0 and finite, got {radius!r}; leave it out to search anywhere")
     if through is not None:
         require_whole("through", through, least=1, why="leave it out to unroll the whole budget")
-    usual = model.equilibrium(x, solver=solver, budget=budget, trace=False)
+    usual = looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     guesses = _guesses(usual, restarts, rng) if isinstance(restarts, int) else list(restarts)
     _check(guesses, usual.z)
     with torch.no_grad():
-        injection = model.inject(x)
-        centre = model.init(*injection)
+        injection = looped.inject(x)
+        centre = looped.init(*injection)
+    if updates:
+        require_gradients(looped, x, centre)
     placed = _placed(centre, radius)
     unrolled = Budget(min(through or budget.steps, budget.steps))
-    cosine_after = _unrolled_cosine(model, injection, usual.z, placed, solver or model.solver, unrolled)
+    cosine_after = _unrolled_cosine(looped, injection, usual.z, placed, solver or looped.solver, unrolled)
 
     # All restarts are one batch, one after the other: many rows cost little more than few.
-    moved = torch.cat([guess if radius is None else guess - centre for guess in guesses]).flatten(1)
+    moved = flat(torch.cat([guess if radius is None else guess - centre for guess in guesses]))
     moved = moved.to(torch.promote_types(moved.dtype, torch.float32))  # small moves vanish in half precision
     found = minimise(cosine_after, moved, updates=updates).x  # (restarts * batch, n)
     worst = _Worst(usual, centre)
     everyone = torch.arange(len(moved), device=x.device)
     for starts in (placed(moved, everyone), placed(found, everyone)):
         for start in starts.split(len(x)):
-            worst.see(start, model.equilibrium(x, start, solver=solver, budget=budget, trace=False))
+            worst.see(start, looped.equilibrium(x, start, solver=solver, budget=budget, trace=False))
     return Attack(worst.start, worst.limit, usual.z, worst.cosine, worst.diverged, 2 * len(guesses))
 
 
@@ -186,8 +191,8 @@ def _unrolled_cosine(
             solution = Backprop().solve(
                 cell, placed(moved, rows), take(injection, example), solver=solver, budget=budget, trace=False
             )
-            limit = solution.z.flatten(1).to(moved.dtype)
-            cosine = cosine_similarity(limit, target[example].flatten(1).to(moved.dtype))  # (k,)
+            limit = flat(solution.z).to(moved.dtype)
+            cosine = cosine_similarity(limit, flat(target[example]).to(moved.dtype))  # (k,)
             cosine = cosine + 0 * moved.sum(1)  # a map that does not look at its state has a gradient as well
             (grad,) = torch.autograd.grad(cosine.sum(), moved)
         return cosine.detach(), grad

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from equilibria.angles import ROUNDING, dot, nothing, or_zero, unit, vectors
+
 EPS = 5000.0  # of the kernels, as in the paper: they fall to a third at a distance of 2e-4
-ROUNDING = 16  # times the machine's precision: what is left of a state after centring and is smaller is nothing
 
 
 class Agreement(NamedTuple):
@@ -27,20 +28,20 @@ class Usual:
     """The states that a batch usually ends in, (batch, ...), with which others are compared."""
 
     def __init__(self, states: Tensor, lost: Tensor) -> None:
-        self._states = _vectors(states)  # (batch, n)
+        self._states = vectors(states)  # (batch, n)
         self._mean = self._states[~lost].mean(0)  # (n,) over inputs; those that diverged have no place in it
         self._nothing = nothing(self._states[~lost])
 
     def agreement(self, example: Tensor, others: Tensor) -> Agreement:
         """Compare each of `others`, (rows, ...), with the usual state of its `example`, (rows,)."""
-        z, other = self._states[example], _vectors(others)  # (rows, n)
-        z, other = (_or_zero(one, self._nothing) for one in (z, other))
-        unit, other_unit = _unit(z), _unit(other)
-        near = EPS * torch.linalg.vector_norm(unit - other_unit, dim=1)  # (rows,)
+        z, other = self._states[example], vectors(others)  # (rows, n)
+        z, other = (or_zero(one, self._nothing) for one in (z, other))
+        one_unit, other_unit = unit(z), unit(other)
+        near = EPS * torch.linalg.vector_norm(one_unit - other_unit, dim=1)  # (rows,)
         length = torch.maximum(torch.linalg.vector_norm(z, dim=1), torch.linalg.vector_norm(other, dim=1))
         return Agreement(
-            cosine=torch.where(length > 0, _dot(unit, other_unit), 1),
-            centred=_dot(self._centred(z), self._centred(other)),
+            cosine=torch.where(length > 0, dot(one_unit, other_unit), 1),
+            centred=dot(self._centred(z), self._centred(other)),
             gaussian=torch.exp(-near.square()),
             laplacian=torch.exp(-near),
             inverse_multiquadric=torch.rsqrt(1 + near.square()),
@@ -51,39 +52,4 @@ class Usual:
         """At unit length without the mean; zero where nothing but rounding is left."""
         rest = z - self._mean
         rounding = ROUNDING * torch.finfo(z.dtype).eps * torch.linalg.vector_norm(z, dim=1, keepdim=True)
-        return _unit(torch.where(torch.linalg.vector_norm(rest, dim=1, keepdim=True) > rounding, rest, 0))
-
-
-def nothing(states: Tensor) -> float:
-    """The length up to which a state counts as zero: what rounding leaves of states as large as these, (batch, ...)."""
-    states = _vectors(states)
-    if not len(states):
-        return 0.0
-    lengths = torch.linalg.vector_norm(states, dim=1)
-    most = lengths.sort().values[int(0.9 * (len(states) - 1))]  # neither zero like many nor as large as a few may be
-    return ROUNDING * torch.finfo(states.dtype).eps * (most.item() or 1.0)  # if all are zero, there is no better scale
-
-
-def cosine(one: Tensor, other: Tensor, zero: float) -> Tensor:
-    """Between states (rows, ...), of which those up to the length `zero` are zero; see `Agreement`."""
-    one, other = (_or_zero(_vectors(states), zero) for states in (one, other))
-    both = (one == 0).all(1) & (other == 0).all(1)
-    return torch.where(both, 1, _dot(_unit(one), _unit(other)))
-
-
-def _or_zero(z: Tensor, zero: float) -> Tensor:
-    return torch.where(torch.linalg.vector_norm(z, dim=1, keepdim=True) <= zero, 0, z)
-
-
-def _vectors(states: Tensor) -> Tensor:
-    """(rows, ...) -> (rows, n), in float32 or better."""
-    flat = states.flatten(1) if states.ndim > 1 else states[:, None]
-    return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
-
-
-def _unit(z: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(z, dim=1, eps=torch.finfo(z.dtype).tiny)
-
-
-def _dot(one: Tensor, other: Tensor) -> Tensor:
-    return (one * other).sum(1).clamp(-1, 1)  # rounding may exceed 1
+        return unit(torch.where(torch.linalg.vector_norm(rest, dim=1, keepdim=True) > rounding, rest, 0))

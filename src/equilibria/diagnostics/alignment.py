@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.diagnostics.adapters import as_model
+from equilibria.diagnostics.adapters import measurable
 from equilibria.diagnostics.agreement import Agreement, Usual
 from equilibria.diagnostics.bootstrap import Estimate, bootstrap
 from equilibria.diagnostics.starts import OtherStart, Swapped
@@ -68,7 +68,7 @@ def alignment_score(
         usual: the solve from the usual start, if it has been made already with this solver.
         same_answer: of two predictions, (rows, ...) each, which are the same: (rows,) bool.
     """
-    looped = as_model(model)
+    looped = measurable(model)
     if len(x) < 2:
         raise ValueError(f"a batch of {len(x)} has no other example to compare with; give two or more")
     require_whole("others", others, least=1, why="it is the number of other starts")

@@ -1,17 +1,23 @@
 """How strongly a map pulls states together at its limit, and how much of its start a solve remembers."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from equilibria.angles import vectors
+from equilibria.diagnostics.adapters import measurable
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
+from equilibria.rows import flat
 from equilibria.solution import Budget, require_whole
 from equilibria.solve import Solver
 from equilibria.weights import computed_once
+
+SURE = 0.02  # relative: an eigenvalue that may be off by more needs another look
+FIRST_STRETCH, LONG_RUN = 32, 256  # products
 
 
 class Contraction(NamedTuple):
@@ -22,7 +28,7 @@ class Contraction(NamedTuple):
 
 
 def contraction(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     z: Tensor | None = None,
     *,
@@ -33,27 +39,40 @@ def contraction(
 ) -> Contraction:
     """Largest singular value and spectral radius of df/dz, from products with J and its transpose only.
 
-    Power iterations that keep their vectors (Arnoldi): after `rounds` products the largest eigenvalue of J within
-    the space that they span, which is exact for states of at most `rounds` numbers, finds complex pairs as well,
-    and is far closer than the last vector alone.
+    States of at most `rounds` numbers have their whole Jacobian looked at, which is exact up to the rounding of its
+    entries. For others, power iterations keep their vectors (Arnoldi): after `rounds` products the largest
+    eigenvalue of J within the space that they span finds complex pairs as well, and is far closer than the last
+    vector alone. Where J is so far from normal that this eigenvalue cannot be relied on, it is lowered to what
+    vectors grow by per product in the long run, over up to `LONG_RUN` products, which may still be too much.
 
     Args:
+        model: an `EquilibriumModel`, or anything that `as_model` takes.
         z: where to look; left out: the limit of each example.
     """
+    looped = measurable(model)
     require_whole("rounds", rounds, least=1, why="one round is one product with the Jacobian")
     with torch.no_grad():
-        injection, cell = model.inject(x), computed_once(model.cell)
+        injection, cell = looped.inject(x), computed_once(looped.cell)
     if z is None:
-        z = model.equilibrium(x, solver=solver, budget=budget, trace=False).z
-    require_gradients(model, x, z)
+        z = looped.equilibrium(x, solver=solver, budget=budget, trace=False).z
+    require_gradients(looped, x, z)
     push, pull = _products(lambda z: cell(z, *injection), z)
-    v = torch.randn(z.shape, generator=rng, dtype=z.dtype).to(z.device).flatten(1)
-    square = _largest_eigenvalue(lambda v: pull(push(v)), v, rounds)
-    return Contraction(square.sqrt(), _largest_eigenvalue(push, v, rounds))
+    v = flat(torch.randn(z.shape, generator=rng, dtype=z.dtype).to(z.device)).double()
+    dtype = torch.promote_types(z.dtype, torch.float32)
+    if v.shape[1] <= rounds:
+        whole = torch.stack([push(unit.expand_as(v)) for unit in torch.eye(v.shape[1]).to(v)], 2)  # (batch, n, n)
+        norm, radius = (_where_finite(of, whole) for of in (_largest_singular_value, _spectral_radius))
+        return Contraction(norm.to(dtype), radius.to(dtype))
+    precision = torch.finfo(z.dtype).eps
+    square, _ = _largest_eigenvalue(lambda v: pull(push(v)), v, rounds, precision)
+    radius, sure = _largest_eigenvalue(push, v, rounds, precision)
+    if not bool(sure.all()):
+        radius = torch.where(sure, radius, torch.minimum(radius, _growth(push, v)))
+    return Contraction(square.sqrt().to(dtype), radius.to(dtype))
 
 
 def start_influence(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     z0: Tensor | None = None,
     *,
@@ -67,22 +86,23 @@ def start_influence(
     Hutchinson: the mean of |J^T v|^2 over random signs v is |J|_F^2, and J^T v is backpropagation through the
     solve. With `probes` of them the relative error is about 1 / sqrt(2 probes) at worst, when J has rank one.
     """
+    looped = measurable(model)
     require_whole("probes", probes, least=1, why="each is one backward pass")
     with torch.no_grad():
-        injection = model.inject(x)
-        start: Tensor = model.init(*injection) if z0 is None else z0
-        cell = computed_once(model.cell)
-    require_gradients(model, x, start)
+        injection = looped.inject(x)
+        start: Tensor = looped.init(*injection) if z0 is None else z0
+        cell = computed_once(looped.cell)
+    require_gradients(looped, x, start)
     with torch.enable_grad():
         start = start.detach().requires_grad_()
-        how = {"solver": solver or model.solver, "budget": budget or model.budget}
+        how = {"solver": solver or looped.solver, "budget": budget or looped.budget}
         z = Backprop().solve(cell, start, injection, **how, trace=False).z + 0 * start  # f may not look at its state
-    total = z.new_zeros(len(x))
+    total = vectors(z).new_zeros(len(x))
     for left in reversed(range(probes)):
         signs = (torch.randint(0, 2, z.shape, generator=rng) * 2 - 1).to(z)
         (pulled,) = torch.autograd.grad(z, start, signs, retain_graph=left > 0)
-        total += pulled.flatten(1).square().sum(1)
-    return (total / probes).sqrt()
+        total += vectors(pulled).square().sum(1)  # squares of half numbers soon are too large for them
+    return (total / probes).sqrt().to(z.dtype)
 
 
 def require_gradients(model: EquilibriumModel, x: Tensor, z: Tensor) -> None:
@@ -103,7 +123,7 @@ def require_gradients(model: EquilibriumModel, x: Tensor, z: Tensor) -> None:
 def _products(
     f: Callable[[Tensor], Tensor], z: Tensor
 ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """v -> J v and v -> J^T v of flat vectors (batch, n), from one evaluation of f.
+    """v -> J v and v -> J^T v of flat float64 vectors (batch, n), from one evaluation of f.
 
     J^T w is linear in w, so that its own transpose is J: backpropagating twice asks less of a cell than forward mode.
     """
@@ -116,32 +136,84 @@ def _products(
 
     def product(output: Tensor, variable: Tensor) -> Callable[[Tensor], Tensor]:
         def multiply(v: Tensor) -> Tensor:
-            (found,) = torch.autograd.grad(output, variable, v.view(output.shape), retain_graph=True)
-            return found.flatten(1)
+            (found,) = torch.autograd.grad(output, variable, v.view(output.shape).to(output), retain_graph=True)
+            return flat(found).double()
 
         return multiply
 
     return product(pulled, w), product(fz, z)
 
 
-def _largest_eigenvalue(multiply: Callable[[Tensor], Tensor], v: Tensor, rounds: int) -> Tensor:
-    """(batch,): the largest modulus among the eigenvalues of a matrix within the Krylov space of v, (batch, n)."""
-    rounds = min(rounds, v.shape[1])
+def _largest_eigenvalue(
+    multiply: Callable[[Tensor], Tensor], v: Tensor, rounds: int, precision: float
+) -> tuple[Tensor, Tensor]:
+    """The largest modulus among the eigenvalues of a matrix within the Krylov space of v, (batch, n), and whether
+    the matrix has one there as well: (batch,) each. Products are known to a relative `precision`."""
     basis = v.new_zeros(len(v), rounds + 1, v.shape[1])
     inside = v.new_zeros(len(v), rounds + 1, rounds)  # the matrix in that basis, one row too many
     basis[:, 0] = torch.nn.functional.normalize(v, dim=1)
     for k in range(rounds):
         image = new = multiply(basis[:, k])  # (batch, n)
-        for _ in range(2):  # once is not orthogonal enough in single precision
+        for _ in range(2):  # once is not orthogonal enough
             share = torch.einsum("bkn,bn->bk", basis[:, : k + 1], new)
             inside[:, : k + 1, k] += share
             new = new - torch.einsum("bkn,bk->bn", basis[:, : k + 1], share)
         length = new.norm(dim=1)
         # Once the space is invariant there is nothing new, only rounding, which must not become a direction.
-        fresh = length > 10 * torch.finfo(v.dtype).eps * image.norm(dim=1)
+        fresh = length > 10 * precision * image.norm(dim=1)
         inside[:, k + 1, k] = torch.where(fresh, length, 0)
         basis[:, k + 1] = torch.where(fresh[:, None], new / torch.where(fresh, length, 1)[:, None], 0)
-    inside = inside[:, :rounds].to(torch.promote_types(v.dtype, torch.float32))  # there are none of half numbers
-    finite = inside.isfinite().flatten(1).all(1)
-    largest = torch.linalg.eigvals(inside[finite]).abs().amax(1).to(v.dtype)
-    return torch.full_like(finite, torch.nan, dtype=v.dtype).index_copy_(0, finite.nonzero()[:, 0], largest)
+    largest = _where_finite(_spectral_radius, inside[:, :rounds])
+    sure = _where_finite(lambda found: _is_sure(found, precision).to(v.dtype), inside) != 0  # NaN has no better value
+    return largest, sure
+
+
+def _is_sure(inside: Tensor, precision: float) -> Tensor:
+    """Whether the largest eigenvalue within a Krylov space is one of the whole matrix: (batch,).
+
+    Its vector is off by what leads out of the space, and by rounding. The condition of the eigenvalue, the inverse of
+    the cosine between its left and right vectors, says how far that moves it at most.
+    """
+    leaving, square = inside[:, -1, -1], inside[:, :-1]  # (batch,), (batch, rounds, rounds)
+    values, right = torch.linalg.eig(square)
+    top = values.abs().argmax(1)
+    every = torch.arange(len(top), device=top.device)
+    off = leaving * right[every, -1, top].abs() + precision * _largest_singular_value(square)
+    left = torch.linalg.pinv(right)[every, top]  # (batch, rounds): rows of the inverse, for right vectors of length 1
+    return off * left.norm(dim=1) <= SURE * values[every, top].abs()
+
+
+def _growth(multiply: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
+    """By what factor vectors grow per product in the long run, (batch,): over ever longer stretches, each as long as
+    all before it, until the next one says the same."""
+    v = torch.nn.functional.normalize(v, dim=1)
+    done, until, before = 0, FIRST_STRETCH, torch.full_like(v[:, 0], torch.inf)
+    found, told = before, torch.zeros_like(before, dtype=torch.bool)
+    while True:
+        grown = torch.zeros_like(before)  # (batch,) the logarithm
+        for _ in range(until - done):
+            v = multiply(v)
+            length = v.norm(dim=1)
+            grown += length.log()  # of zero, and then it stays so
+            v = v / torch.where(length > 0, length, 1)[:, None]
+        rate = (grown / (until - done)).exp()
+        found = torch.where(told, found, rate)  # no sample waits for another
+        told |= ((rate - before).abs() <= SURE * rate) | rate.isnan()
+        if until >= LONG_RUN or bool(told.all()):
+            return found
+        done, until, before = until, 2 * until, rate
+
+
+def _spectral_radius(matrices: Tensor) -> Tensor:
+    return torch.linalg.eigvals(matrices).abs().amax(1)
+
+
+def _largest_singular_value(matrices: Tensor) -> Tensor:
+    return torch.linalg.matrix_norm(matrices, 2)
+
+
+def _where_finite(of: Callable[[Tensor], Tensor], matrices: Tensor) -> Tensor:
+    """A number of each matrix, (batch,); NaN where entries are not finite."""
+    finite = matrices.isfinite().flatten(1).all(1)
+    numbers = torch.full_like(matrices[:, 0, 0], torch.nan)
+    return numbers.index_copy_(0, finite.nonzero()[:, 0], of(matrices[finite]))

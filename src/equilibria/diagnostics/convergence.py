@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from equilibria.diagnostics.sensitivity import alike
+from equilibria.angles import ROUNDING as BUILT_UP
+from equilibria.angles import vectors
+from equilibria.diagnostics.adapters import measurable
+from equilibria.diagnostics.agreement import Usual
+from equilibria.diagnostics.sensitivity import ROUNDING, alike
 from equilibria.model import EquilibriumModel
+from equilibria.rows import flat
 from equilibria.solution import Budget, Keep, Solution, Status, Step
 from equilibria.solve import Solver
 
@@ -17,6 +22,7 @@ SLOWER, FASTER = -0.01, 0.1  # change of the logarithm of the step length that i
 CHANCE = 3.0  # standard errors within which a change is none
 GROWTH = 100.0  # a state that becomes so many times as large in half a solve, and is no small one, explodes
 FAR = 1e-2  # relative distance to the limit from which on a state is not there yet
+BENT = 0.1  # of what two states come closer by in a step: a map that bends no more is affine
 UNSURE = 1e-5  # of a rate: nearer to 1 than this it cannot be told from 1
 LINE, CIRCLE = 2.0, 1.0  # how much farther a steady walk gets in twice the time, straight on or in circles
 
@@ -27,7 +33,7 @@ class Regime(IntEnum):
     NOT_SETTLED = 0  # the budget is too short to say
     FIXED_POINT = 1
     CYCLE = 2  # of `Convergence.period`
-    QUASI_PERIODIC = 3  # bounded, and never quite repeats itself; chaos looks the same
+    QUASI_PERIODIC = 3  # bounded, and does not repeat itself within 16 steps; chaos and longer cycles look the same
     DRIFT = 4  # moves on and on at a steady pace
     DIVERGENCE = 5  # grows over orders of magnitude, or is infinite already
     COLLAPSE = 6  # a fixed point, and the same for every input
@@ -48,7 +54,7 @@ class Convergence:
 
 
 def convergence(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     z0: Tensor | None = None,
     *,
@@ -65,13 +71,15 @@ def convergence(
     quasi-periodic; twice as far, it drifts. If its steps become longer meanwhile, it diverges if it has grown over
     orders of magnitude, and is not settled otherwise: it may be on its way from a saddle to a limit.
 
-    Collapse is the only regime that is about the batch: all its fixed points are the same within 10 `tol`.
+    Collapse is the only regime that is about the batch: all its fixed points are the same, as far as they are known,
+    which is to ten times their residuals.
     """
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
-    budget = budget or model.budget
+    looped = measurable(model)
+    budget = budget or looped.budget
     tail = _Tail(len(x), budget.steps)
-    solution = model.equilibrium(x, z0, solver=solver, budget=budget, callback=tail, keep=keep)
+    solution = looped.equilibrium(x, z0, solver=solver, budget=budget, callback=tail, keep=keep)
     regime = tail.regime() if budget.steps >= SHORTEST else torch.full_like(solution.status, Regime.NOT_SETTLED)
     still = (solution.residual <= max(tol, budget.tol)) | (solution.period == 1) | solution.converged
     cycles = (solution.period > 1) & ~still
@@ -79,30 +87,68 @@ def convergence(
     regime = torch.where(cycles, Regime.CYCLE, regime)
     regime = torch.where(solution.status == Status.DIVERGED, Regime.DIVERGENCE, regime)
     settled = regime == Regime.FIXED_POINT
-    if _collapsed(x[settled], solution.z[settled].flatten(1), 10 * tol):
+    eps = torch.finfo(solution.z.dtype).eps
+    # Rounding builds up over the steps; in half precision that much would be a good part of the state.
+    precision = (10 * solution.residual).clamp(min=BUILT_UP * eps).clamp(max=max(10 * tol, ROUNDING * eps))
+    if _collapsed(x[settled], flat(solution.z[settled]), precision[settled]):
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))
     return Convergence(regime, period, solution.residuals, solution)
 
 
-def with_rate(found: Convergence, rate: float | None) -> Convergence:
-    """Take back what a contraction rate contradicts.
+def with_rate(found: Convergence, rate: Tensor | float | None, affine: Tensor | None = None) -> Convergence:
+    """Take back what contraction rates contradict.
 
     At the rate rho a relative residual r is a distance to the limit of r / (1 - rho): where that is not small, a slow
-    contraction has not settled. And what contracts does not drift. Without a rate, that of the residuals is taken.
+    contraction has not settled. And what contracts does not drift; nor does it wander, if the rate is the same all
+    around. Without a rate, that of the residuals is taken.
+
+    Args:
+        rate: of each example, (batch,), NaN where it is not known; or one of all.
+        affine: which examples have the same rate wherever they wander, (batch,) bool; left out: none.
     """
     solution, residuals = found.solution, found.residuals
     half = len(residuals) // 2
     paces = (residuals[-1] / residuals[half]).pow(1 / max(1, len(residuals) - 1 - half)).nan_to_num(1.0)  # (batch,)
-    rates = paces if rate is None else torch.full_like(paces, rate)
+    told = torch.as_tensor(torch.nan if rate is None else rate).to(paces).expand_as(paces)
+    rates = torch.where(told.isnan(), paces, told)
     away = solution.residual / (1 - rates).clamp_min(UNSURE)
     still = (solution.period == 1) | solution.converged | (away <= FAR)
     rests = (found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)
-    slow = (found.regime == Regime.DRIFT) & (rate is not None) & (rates < 1 - UNSURE)
-    early = (rests & ~still) | slow
+    moves = found.regime == Regime.DRIFT
+    if affine is not None:
+        moves |= (found.regime == Regime.QUASI_PERIODIC) & affine
+    early = (rests & ~still) | (moves & (told < 1 - UNSURE))
     return replace(
         found, regime=found.regime.masked_fill(early, Regime.NOT_SETTLED), period=found.period.masked_fill(early, 0)
     )
+
+
+def in_doubt(found: Convergence) -> Tensor:
+    """Which examples a contraction rate may be said to do something else than they seem to: (batch,) bool."""
+    solution = found.solution
+    still = (solution.period == 1) | solution.converged | (solution.residual <= FAR * UNSURE)
+    rests = (found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)
+    return (rests & ~still) | (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
+
+
+@torch.no_grad()
+def affine_along(model: EquilibriumModel, x: Tensor, z: Tensor, rates: Tensor) -> Tensor:
+    """Whether the step is an affine map along the way on from z, so that its rate there is that of the whole: (batch,).
+
+    Halfway between two states it must lead halfway between their successors, up to a small part of what these
+    come closer by, which is what the rate is about.
+    """
+    injection = model.inject(x)
+    way = [z]
+    for _ in range(3):
+        way.append(model.cell(way[-1], *injection))
+    affine = torch.ones_like(rates, dtype=torch.bool)
+    for apart in (1, 2):
+        halfway = model.cell((way[0] + way[apart]) / 2, *injection)
+        bend = vectors(halfway - (way[1] + way[1 + apart]) / 2).norm(dim=1)
+        affine &= bend <= BENT * (1 - rates) * vectors(way[1 + apart] - way[1]).norm(dim=1)
+    return affine
 
 
 class LimitDistance(NamedTuple):
@@ -115,16 +161,15 @@ class LimitDistance(NamedTuple):
 
 
 def limit_distance(
-    model: EquilibriumModel, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
+    model: EquilibriumModel | Any, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
 ) -> LimitDistance:
     """Whether two solvers find the same limits from the usual start: those of a path-independent net should."""
-    one, other = (model.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
-    a, b = one.z.flatten(1), other.z.flatten(1)
-    size = torch.maximum(a.norm(dim=1), b.norm(dim=1))
+    looped = measurable(model)
+    one, other = (looped.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
     lost = (one.status == Status.DIVERGED) | (other.status == Status.DIVERGED)
-    relative = (a - b).norm(dim=1) / torch.where(size > 0, size, 1)
-    cosine = torch.cosine_similarity(a, b).clamp(-1, 1)
-    return LimitDistance(relative.masked_fill(lost, torch.nan), cosine.masked_fill(lost, torch.nan), one, other)
+    found = Usual(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
+    relative, cosine = (part.to(one.z.dtype).masked_fill(lost, torch.nan) for part in (found.distance, found.cosine))
+    return LimitDistance(relative, cosine, one, other)
 
 
 class _Tail:
@@ -139,7 +184,7 @@ class _Tail:
     def __call__(self, step: Step) -> None:
         if step.number < self._begin:
             return
-        z, rows, at = step.z.flatten(1), step.rows, step.number - self._begin - 1
+        z, rows, at = flat(step.z), step.rows, step.number - self._begin - 1
         if at < 0:
             self._first = z.new_zeros(self._batch, z.shape[1]).index_copy_(0, rows, z)
             self._previous = self._first.clone()
@@ -176,9 +221,10 @@ def _trend(series: Tensor) -> Tensor:
     return torch.where(rise.abs() < CHANCE * error, 0, rise)
 
 
-def _collapsed(x: Tensor, limits: Tensor, tol: float) -> bool:
-    """Whether limits of different inputs, (k, n), are the same."""
+def _collapsed(x: Tensor, limits: Tensor, precision: Tensor) -> bool:
+    """Whether limits of different inputs, (k, n), are the same, as far as a relative `precision`, (k,), can tell."""
     if alike(x):
         return False
+    limits = limits.double()  # the squares of small numbers vanish
     mean = limits.mean(0)
-    return bool(((limits - mean).norm(dim=1) <= tol * mean.norm()).all())
+    return bool(((limits - mean).norm(dim=1) <= precision * mean.norm()).all())

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.diagnostics.adapters import as_model, check_model, described
+from equilibria.diagnostics.adapters import as_model, check_model, described, repeats_itself
 from equilibria.diagnostics.answers import Answers
 from equilibria.diagnostics.patient import Patient
 from equilibria.diagnostics.report import Report
-from equilibria.diagnostics.verdict import judge
+from equilibria.diagnostics.verdict import believed, judge
 from equilibria.model import EquilibriumModel
 from equilibria.solution import Budget, require_whole
 from equilibria.solve import Solver
@@ -59,8 +59,12 @@ def diagnose(
         answers = Answers(check_model(model, inputs), targets, score, higher_is_better=higher_is_better)
         if watch:
             watch("the long run", 0.0)
-        looped = _with_width(model, inputs)
-        patient = Patient(looped, inputs, answers, budget=budget, solver=solver, others=others, seed=seed)
+        patient = Patient(model, inputs, answers, budget=budget, solver=solver, others=others, seed=seed)
+        if answers.note:
+            patient.notes.append(answers.note)
+        random = not repeats_itself(model, inputs)
+        if random:
+            patient.notes.append("The step is random: two calls on the same state differ, and so would two diagnoses.")
         found: dict[str, Any] = {}
         parts = patient.parts(attacks=attacks)
         for i, (name, measure) in enumerate(parts.items(), 1):
@@ -70,6 +74,7 @@ def diagnose(
         if watch:
             watch("done", 1.0)
     regimes, attack = found.pop("regimes"), found.pop("attack")
+    regimes = believed(regimes, found["alignment"], found["sensitivity"])
     verdict = judge(
         regimes,
         found["alignment"],
@@ -77,7 +82,8 @@ def diagnose(
         sensitivity=found["sensitivity"],
         contraction=found["contraction"],
         attack=attack,
-        higher_is_better=higher_is_better,
+        precision=patient.precision,
+        random=random,
     )
     return Report(
         examples=len(inputs),
@@ -102,18 +108,3 @@ def _eval_mode(model: EquilibriumModel) -> Iterator[None]:
     finally:
         for module, training in was.items():
             module.training = training
-
-
-def _with_width(model: EquilibriumModel, x: Tensor) -> EquilibriumModel:
-    """The model as it is, or, if a state is a bare number, (batch,), with states (batch, 1)."""
-    with torch.no_grad():
-        injection = model.inject(x)
-        if model.init(*injection).ndim > 1:
-            return model
-    return EquilibriumModel(
-        model.encoder,
-        lambda z, *u: model.cell(z[:, 0], *u)[:, None],
-        lambda z: model.readout(z[:, 0]),
-        lambda *u: model.init(*u)[:, None],
-        solver=model.solver,
-    )

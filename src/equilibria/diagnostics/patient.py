@@ -10,19 +10,29 @@ from torch import Tensor
 from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.agreement import Agreement, Usual
 from equilibria.diagnostics.alignment import Alignment, alignment_score
-from equilibria.diagnostics.answers import Answers, AnswerWatch
-from equilibria.diagnostics.bootstrap import bootstrap
-from equilibria.diagnostics.contraction import contraction, require_gradients, start_influence
-from equilibria.diagnostics.convergence import Regime, convergence, limit_distance, with_rate
+from equilibria.diagnostics.answers import Answers
+from equilibria.diagnostics.contraction import require_gradients, start_influence
+from equilibria.diagnostics.convergence import (
+    UNSURE,
+    Regime,
+    affine_along,
+    convergence,
+    in_doubt,
+    limit_distance,
+    with_rate,
+)
 from equilibria.diagnostics.doubts import Indecision
-from equilibria.diagnostics.report import AlignmentRow, Curve, Paths, Trust
+from equilibria.diagnostics.ends import OtherEnds
+from equilibria.diagnostics.paths import shown_paths, spaced
+from equilibria.diagnostics.progress import AnswerWatch
+from equilibria.diagnostics.rates import Rates
+from equilibria.diagnostics.report import AlignmentRow, Trust
 from equilibria.diagnostics.selective import auroc
 from equilibria.diagnostics.sensitivity import alike, sensitivity, untrained
 from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, derangements
-from equilibria.diagnostics.trajectories import Plane, trajectories
-from equilibria.layout import noise_like
+from equilibria.layout import rows
 from equilibria.model import EquilibriumModel, Output
-from equilibria.solution import Budget, Keep, Status
+from equilibria.solution import Budget, Keep
 from equilibria.solve import Solver
 from equilibria.solvers import Anderson, Picard
 
@@ -31,8 +41,8 @@ NOISY = 2  # solves per example from noise of each size
 SHARED = 3  # starts of the analysis of variance
 FEW = 8  # examples for what needs a backward pass per product
 UPDATES = 10  # of the short attack that is part of a diagnosis
-THROUGH = 50  # steps that gradients of the start are taken through
-PATHS, POINTS = 5, 24  # starts whose trajectories are shown, and about how many points of each
+THROUGH = 50  # steps that gradients of the start are taken through, where more would need too much memory,
+NUMBERS = 2**20  # which is: more numbers than these in all states on the way
 
 NO_ATTACK = {"attack": None, "attacked_score": None}
 
@@ -59,22 +69,23 @@ class Patient:
         self._plain = Budget(budget.steps)
         # For solves that are made again and again: samples that are done may stop.
         self._often = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
-        self._watch = AnswerWatch(model.readout, answers, _spaced(budget.steps))
+        self._watch = AnswerWatch(model.readout, answers, spaced(budget.steps))
         every = Keep(range(1, budget.steps + 1), self._watch)
         self._run = convergence(model, x, solver=solver, budget=self._plain, keep=every)
         self._usual = self._run.solution
         self._found: dict[str, Alignment] = {}
+        self._rates, self._has_rates = Rates(model, x, self._usual.z, self._rng), False
         self.notes: list[str] = []
 
     def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
         return {
-            "answers by steps": self.curve,
             "contraction": self.contraction,
+            "answers by steps": self.curve,
             "other starts": self.alignment,
             "the input's part": self.sensitivity,
             "two solvers": self.solvers,
             "the start's part": self.start_influence,
-            "attack": self.attack if attacks else lambda: dict(NO_ATTACK),
+            "attack": self.attack if attacks else NO_ATTACK.copy,
             "trust": self.trust,
             "trajectories": self.paths,
         }
@@ -83,35 +94,42 @@ class Patient:
     def _rng(self) -> torch.Generator:
         return torch.Generator().manual_seed(self._seed)
 
-    def curve(self) -> Fields:
-        steps, kept, residuals = self._watch.steps, self._watch.kept, self._run.residuals
-        scores = [self._answers.score(kept[step]) for step in steps]
-        residual = [residuals[step - 1].nanmedian().item() for step in steps]
-        unchanged = [self._answers.same(kept[steps[-1]], kept[step]).double().mean().item() for step in steps]
-        known = [one.double().mean().item() for one in scores if one is not None]
-        cycles = self._run.regime == Regime.CYCLE
-        restless = cycles & self._watch.changed_within(self._run.period)
-        along_cycles = restless.double().mean().item()
-        curve = Curve(steps, unchanged, residual, known or None, self._watch.last_change(), along_cycles)
-        return {"curve": curve, "score": known[-1] if known else None}
-
     def contraction(self) -> Fields:
-        """The rate at the limits, and the long run as seen in its light."""
+        """The rates at the limits, and the long run and the answers as seen in their light."""
+        wanted = in_doubt(self._run)
+        wanted[:FEW] = True  # whatever the others do, a few are told of
 
-        def measure() -> tuple[float | None, float | None]:
-            found = contraction(self._model, self._x[:FEW], self._usual.z[:FEW], rng=self._rng)
-            return _median(found.radius), _median(found.norm)
+        def measure() -> bool:
+            self._rates.measure(wanted)
+            return True
 
-        rate, stretch = self._with_gradients("the contraction rate", measure, (None, None))
-        found = with_rate(self._run, rate)
+        self._has_rates = self._with_gradients("the contraction rate", measure, False)
+        rates, affine = self._rates.radius, None
+        if self._run.count(Regime.QUASI_PERIODIC):
+            affine = affine_along(self._model, self._x, self._usual.z, rates)
+        self._run = found = with_rate(self._run, rates, affine)
+        rate = _median(rates)
+        with torch.no_grad():
+            # Each of two ends is off by what a product and a sum lose, and by what is left to the tolerance.
+            apart = _closest(2 * self.precision + self._often.tol, rate)
+            self._answers.expect(self._model.readout(self._usual.z), apart)
         regimes = {regime: n for regime in Regime if (n := found.count(regime))}
         periods = found.period[found.regime == Regime.CYCLE].tolist()
         return {
             "contraction": rate,
-            "largest_stretch": stretch,
+            "largest_stretch": _median(self._rates.norm),
             "regimes": dict(sorted(regimes.items(), key=lambda item: -item[1])),
             "periods": {str(period): periods.count(period) for period in sorted(set(periods))},
         }
+
+    @property
+    def precision(self) -> float:
+        """Relative, of states."""
+        return torch.finfo(self._usual.z.dtype).eps
+
+    def curve(self) -> Fields:
+        curve = self._watch.curve(self._run)
+        return {"curve": curve, "score": curve.score[-1] if curve.score else None}
 
     def alignment(self) -> Fields:
         noisy = min(NOISY, self._others)
@@ -137,37 +155,20 @@ class Patient:
         )
         self._found[str(start)] = found
         assert found.same_answer is not None
-        return self._means(
-            str(start), found.diverged, found.solves, found.state, found.readout, found.same_answer, found.residual
+        everyone, same = torch.arange(len(self._x), device=self._x.device), found.same_answer
+        ends = OtherEnds(
+            str(start), everyone, found.diverged, found.solves, found.state, found.readout, same, found.residual
         )
+        return self._told(ends)
 
-    def _means(
-        self,
-        start: str,
-        diverged: Tensor,
-        solves: int,
-        state: Agreement,
-        readout: Agreement,
-        same: Tensor,
-        residual: Tensor,
-    ) -> AlignmentRow:
-        """The means of what was found for each example, (batch,)."""
-        mean = bootstrap(state.cosine)
+    def _told(self, ends: OtherEnds) -> AlignmentRow:
+        """In the light of the rates of those whose ends are apart, which matters where most have come to rest."""
+        rests = (self._run.regime == Regime.FIXED_POINT) | (self._run.regime == Regime.COLLAPSE)
+        if self._has_rates and 2 * int(rests.sum()) > len(rests):
+            apart = torch.zeros_like(self._run.regime, dtype=torch.bool)
+            self._rates.measure(apart.index_fill_(0, ends.example[ends.apart], True))
         # The mean of inputs that are all the same leaves nothing of them to compare.
-        centred = (math.nan, math.nan) if alike(self._x) else (state.centred.nanmean(), readout.centred.nanmean())
-        return AlignmentRow(
-            start=start,
-            cosine=mean.value,
-            low=mean.low,
-            high=mean.high,
-            centred=float(centred[0]),
-            readout=float(centred[1]),
-            same_answer=same.nanmean().item(),
-            diverged=int(diverged.sum()),
-            solves=solves * len(diverged),
-            distance=state.distance.nanmean().item(),
-            residual=residual.nanmean().item(),
-        )
+        return ends.row(self._rates.radius, centred=not alike(self._x))
 
     def sensitivity(self) -> Fields:
         how = {"solver": self._solver, "budget": self._often, "starts": SHARED}
@@ -188,19 +189,26 @@ class Patient:
         return {"solver_distance": _median(found.relative)}
 
     def start_influence(self) -> Fields:
-        short = Budget(min(self._plain.steps, THROUGH))
+        x, steps = self._x[: FEW // 2], self._plain.steps
+        if steps * self._usual.z[: FEW // 2].numel() > NUMBERS:
+            steps = min(steps, THROUGH)
 
         def measure() -> float | None:
-            norms = start_influence(self._model, self._x[: FEW // 2], solver=self._solver, budget=short, rng=self._rng)
-            return _median(norms)
+            return _median(start_influence(self._model, x, solver=self._solver, budget=Budget(steps), rng=self._rng))
 
-        return {"start_influence": self._with_gradients("the memory of the start", measure, None)}
+        found = self._with_gradients("the memory of the start", measure, None)
+        return {"start_influence": found, "start_influence_steps": None if found is None else steps}
 
     def attack(self) -> Fields:
         return self._with_gradients("the attack", self._attack, dict(NO_ATTACK))
 
     def _attack(self) -> Fields:
-        x, usual, rng = self._x[:FEW], self._usual.z[:FEW].nan_to_num(0, 0, 0), self._rng
+        lost = self._run.regime == Regime.DIVERGENCE
+        example = (~lost).nonzero()[:FEW, 0]  # of what diverges anyway nothing can be learned
+        if len(example) < 2:
+            self.notes.append("Without the attack, as the usual solves diverge.")
+            return dict(NO_ATTACK)
+        x, usual, rng = rows(self._x, example), rows(self._usual.z, example), self._rng
         (partner,) = derangements(len(x), 1, rng)
         found = attack(
             self._model,
@@ -213,21 +221,20 @@ class Patient:
             rng=rng,
         )
         unknown = found.cosine.isnan()
-        example = torch.arange(len(x), device=x.device)
-        lost = self._usual.status == Status.DIVERGED
         at_rest = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
         with torch.no_grad():
             answers, answer = self._model.readout(self._usual.z), self._model.readout(found.limit)
             state = Usual(self._usual.z, lost).agreement(example, found.limit)
             readout = Usual(answers, lost).agreement(example, answer)
-        same = self._answers.same(answers[:FEW], answer).double().masked_fill(unknown, torch.nan)
+        same = self._answers.same(answers[example], answer).double().masked_fill(unknown, torch.nan)
         state, readout = (
             Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in (state, readout)
         )
-        score = self._answers.score(answer, slice(0, FEW))
+        score = self._answers.score(answers.index_copy(0, example, answer))  # a score may look at the whole batch
+        ends = OtherEnds("an attack", example, found.diverged, found.tried, state, readout, same, at_rest.residual)
         return {
-            "attack": self._means("an attack", found.diverged, found.tried, state, readout, same, at_rest.residual),
-            "attacked_score": None if score is None else score.double().mean().item(),
+            "attack": self._told(ends),
+            "attacked_score": None if score is None else score[example].double().mean().item(),
         }
 
     def _with_gradients(self, what: str, measure: Callable[[], T], otherwise: T) -> T:
@@ -255,31 +262,20 @@ class Patient:
         }
         if self._answers.has_margin:
             doubts["indecision"] = Indecision()(self._model, self._x, output)
-        rows = []
+        told_by = []
         for name, doubt in doubts.items():
             told = auroc(doubt.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)
-            rows.append(Trust(name, told.value, told.low, told.high))
-        return {"trust": rows}
+            told_by.append(Trust(name, told.value, told.low, told.high))
+        return {"trust": told_by}
 
     def paths(self) -> Fields:
-        usual, rng = self._usual.z[:2].nan_to_num(0, 0, 0), self._rng
-        size = usual[:1].square().mean().sqrt()
-        noise = [(size if size > 0 else 1.0) * noise_like(usual[:1], rng) for _ in range(PATHS - 2)]
-        starts = [None, usual[1:2], *noise]
-        short = Budget(min(self._plain.steps, 4 * THROUGH))
-        plane = None
-        if usual[0].numel() == 1:  # a state of one number is its own first direction, and there is no second
-            plane = Plane(usual.new_zeros(1, 1), usual.new_tensor([[[1.0], [0.0]]]))
-        at = [0, *_spaced(short.steps, POINTS)]
-        found = trajectories(self._model, self._x[:1], starts, plane=plane, at=at, solver=self._solver, budget=short)
-        points = found.points[0].tolist()
-        shown = [[[c if math.isfinite(c) else None for c in point] for point in path] for path in points]
-        return {"paths": Paths(shown, ["usual", "another's state", *["noise"] * len(noise)])}
+        usual, steps = self._usual.z[:2].nan_to_num(0, 0, 0), min(self._plain.steps, 4 * THROUGH)
+        return {"paths": shown_paths(self._model, self._x[:1], usual, steps, self._solver, self._rng)}
 
 
-def _spaced(steps: int, count: int = 12) -> list[int]:
-    """About so many numbers up to `steps`, closer together at the beginning."""
-    return sorted({max(1, round(steps ** (i / count))) for i in range(count + 1)} | {max(1, steps // 2), steps})
+def _closest(apart: float, rate: float | None) -> float:
+    """How far from its limit a contraction may be that comes no closer by a step than this; itself without a rate."""
+    return apart if rate is None or rate >= 1 else apart / max(1 - rate, UNSURE)
 
 
 def _median(values: Tensor) -> float | None:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from equilibria.files import write_atomically
 
+NEAR = 1e-3  # relative distance: ends that are no farther apart are one
 FORMAT = "equilibria-report-1"
 
 
@@ -25,7 +26,8 @@ class Curve:
     residual: list[float]  # the median of the relative residuals
     score: list[float] | None  # the mean, if targets are known
     last_change: int  # the step, of all, after which 99 % of the answers stayed the same up to the end
-    along_cycles: float = 0.0  # the share of examples that cycle for good and whose answer changes as they do
+    along_cycles: float = 0.0  # the share of examples that cycle or wander for good and whose answer changes meanwhile
+    best: int | None = None  # the step at which the score was best, if it has fallen since by more than chance
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class AlignmentRow:
     solves: int  # from such starts, over all examples
     distance: float  # of the states, |z - z'| / max(|z|, |z'|)
     residual: float  # the mean relative residual at the ends of these solves
+    arriving: float = 0.0  # of the examples whose ends are apart, the share that may be on its way to the same place
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,10 @@ class Report:
     attacked_score: float | None
     sensitivity: float | None  # the share of the limits' variance that the input explains
     untrained_sensitivity: float | None  # of the same net before training, if it can be built
-    contraction: float | None  # the median of the spectral radii at the limits
+    contraction: float | None  # the median of the spectral radii at the limits of a few, and of all that are in doubt
     largest_stretch: float | None  # the median of the largest singular values
-    start_influence: float | None  # the median norm of d limit / d start
+    start_influence: float | None  # the median norm of d state / d start after `start_influence_steps`
+    start_influence_steps: int | None
     solver_distance: float | None  # the median relative distance between the limits of plain iteration and Anderson
     trust: list[Trust]  # empty without targets
     score: float | None  # at the end of the budget
@@ -153,7 +157,8 @@ def facts(report: Report) -> list[tuple[str, str, str]]:
         ("plain against Anderson", number(report.solver_distance), "relative distance of their limits"),
     ]
     if report.start_influence is not None:
-        rows += [("memory of the start", number(report.start_influence), "norm of d limit / d start; 0: forgotten")]
+        after = f"norm of d state / d start after {report.start_influence_steps} steps; 0: forgotten"
+        rows += [("memory of the start", number(report.start_influence), after)]
     if report.attacked is not None:
         rows += [("AA under attack", number(report.attacked), "from starts that were searched for to lead elsewhere")]
     if report.score is not None:

@@ -2,14 +2,18 @@
 
 import copy
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from equilibria.diagnostics.adapters import measurable
 from equilibria.model import EquilibriumModel
+from equilibria.rows import flat
 from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
+
+ROUNDING = 4  # times the machine's precision: differences that are smaller, relative to the rest, are none
 
 
 class Sensitivity(NamedTuple):
@@ -27,35 +31,38 @@ class Sensitivity(NamedTuple):
 
 
 def sensitivity(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     *,
     starts: int = 4,
     solver: Solver | None = None,
     budget: Budget | None = None,
-    tol: float = 1e-4,
+    tol: float | None = None,
     usual: Solution | None = None,
     rng: torch.Generator,
 ) -> Sensitivity:
     """Solve every input from the same few random starts, and split the variance of the limits (two-way ANOVA).
 
     The starts are noise of the size of the usual limits and shared by all inputs, so that nothing about an input
-    can come in through its start. Differences of less than `tol` of the limits' size count as none. Compare with
+    can come in through its start. Differences of less than `tol` of the limits' size count as none; left out, those
+    that rounding explains, so that a large part that all limits have in common hides nothing. Compare with
     `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well, just not usefully. `usual` is
     the solve from the usual start, if it has been made already.
     """
+    looped = measurable(model)
     require_whole("starts", starts, least=2, why="one start has no spread")
     if alike(x):
         raise ValueError("sensitivity compares different inputs; give a batch of at least two that differ")
-    usual = usual or model.equilibrium(x, solver=solver, budget=budget, trace=False)
+    usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     size = usual.z[usual.status != Status.DIVERGED].square().mean().sqrt().item()
     scale = size if math.isfinite(size) and size > 0 else 1.0
     limits, good = [], torch.ones_like(usual.status, dtype=torch.bool)
     for _ in range(starts):
         noise = scale * torch.randn(usual.z.shape[1:], generator=rng, dtype=usual.z.dtype).to(usual.z)
-        solution = model.equilibrium(x, noise.expand_as(usual.z).clone(), solver=solver, budget=budget, trace=False)
+        solution = looped.equilibrium(x, noise.expand_as(usual.z).clone(), solver=solver, budget=budget, trace=False)
         good &= solution.status != Status.DIVERGED
-        limits.append(solution.z.flatten(1))
+        limits.append(flat(solution.z))
+    tol = ROUNDING * torch.finfo(usual.z.dtype).eps if tol is None else tol
     kept = torch.stack(limits)[:, good].double()  # (starts, inputs, n)
     return _split(kept, tol, diverged=int((~good).sum()))
 
@@ -98,7 +105,8 @@ def untrained(model: EquilibriumModel, *, seed: int = 1) -> EquilibriumModel:
 
 
 def _reset(model: EquilibriumModel, seed: int) -> EquilibriumModel:
-    if not isinstance(model.cell, nn.Module):
+    adapted = getattr(model, "adapted", None)  # an adapter holds the module that its step is made of
+    if not isinstance(model.cell, nn.Module) and adapted is None:
         raise ValueError("the cell is a function, whose weights cannot be seen; build the untrained model yourself")
     fresh = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.layout import noise_like
+from equilibria.rows import flat
 
 
 class OtherStart(ABC):
@@ -53,7 +54,7 @@ class Noise(OtherStart):
         return torch.arange(batch).expand(others, batch)
 
     def made_from(self, states: Tensor, rng: torch.Generator) -> Tensor:
-        size = states.flatten(1).float().square().mean(1).sqrt()  # (rows,)
+        size = flat(states).float().square().mean(1).sqrt()  # (rows,)
         size = torch.where(size > 0, size, 1.0)  # or a model that rests at zero would only ever be started there
         return noise_like(states, rng) * (self.scale * size).to(states.dtype).view(-1, *(1 for _ in states.shape[1:]))
 

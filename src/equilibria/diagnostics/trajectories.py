@@ -1,12 +1,14 @@
 """Where solves go from several starts, on a plane; and which limit each start on a plane leads to."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from equilibria.diagnostics.adapters import measurable
 from equilibria.model import EquilibriumModel
+from equilibria.rows import flat
 from equilibria.solution import Budget, Keep, Status, require_whole
 from equilibria.solve import Solver
 
@@ -21,7 +23,7 @@ class Plane(NamedTuple):
 
     def coordinates(self, states: Tensor) -> Tensor:
         """The shadows of states (batch, *state) on the planes of their examples: (batch, 2)."""
-        away = states.flatten(1).to(self.origin.dtype) - self.origin
+        away = flat(states).to(self.origin.dtype) - self.origin
         return (self.directions @ away[:, :, None])[:, :, 0]
 
     def flat_states(self, points: Tensor) -> Tensor:
@@ -54,7 +56,7 @@ class BasinMap(NamedTuple):
 
 
 def trajectories(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     starts: Sequence[Tensor | None],
     *,
@@ -71,12 +73,13 @@ def trajectories(
     Args:
         at: after which steps to look, from 0, the start; left out: all.
     """
+    looped = measurable(model)
     if not starts:
         raise ValueError("there are no starts; give states, or [None] for the model's own start")
-    at = range((budget or model.budget).steps + 1) if at is None else at
-    seen = (lambda z: z.flatten(1)) if plane is None else plane.coordinates
+    at = range((budget or looped.budget).steps + 1) if at is None else at
+    seen = flat if plane is None else plane.coordinates
     solves = [
-        model.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False).kept for z0 in starts
+        looped.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False).kept for z0 in starts
     ]
     paths = torch.stack(
         [torch.stack(list(kept.values()), 1) for kept in solves], 1
@@ -90,11 +93,11 @@ def trajectories(
 
 def principal_plane(states: Tensor) -> Plane:
     """The plane in which states (batch, count, *state) spread most, through their mean; only finite ones count."""
-    flat = states.flatten(2).double()  # (batch, count, n); in float64, because what diverges is long finite
-    _require_room(flat)
-    finite = flat.norm(dim=2, keepdim=True).isfinite()  # (batch, count, 1)
-    mean = torch.where(finite, flat, 0).sum(1) / finite.sum(1).clamp(min=1)  # (batch, n)
-    spread = torch.where(finite, flat - mean[:, None], 0)
+    lists = states.flatten(2).double()  # (batch, count, n); in float64, because what diverges is long finite
+    _require_room(lists)
+    finite = lists.norm(dim=2, keepdim=True).isfinite()  # (batch, count, 1)
+    mean = torch.where(finite, lists, 0).sum(1) / finite.sum(1).clamp(min=1)  # (batch, n)
+    spread = torch.where(finite, lists - mean[:, None], 0)
     # Two rows of zeros, so that there are two directions even if there is but one state.
     padded = torch.cat((spread, spread.new_zeros(len(spread), 2, spread.shape[2])), 1)
     directions = torch.linalg.svd(padded, full_matrices=False).Vh[:, :2]  # (batch, 2, n)
@@ -104,15 +107,15 @@ def principal_plane(states: Tensor) -> Plane:
 
 def random_plane(states: Tensor, *, rng: torch.Generator) -> Plane:
     """A plane through each of `states`, (batch, *state), in two random directions that all examples share."""
-    flat = states.flatten(1).to(torch.promote_types(states.dtype, torch.float32))
-    _require_room(flat)
-    axes = torch.linalg.qr(torch.randn(flat.shape[1], 2, generator=rng, dtype=torch.float64)).Q.mT  # (2, n)
-    return Plane(flat, axes.to(flat).expand(len(flat), -1, -1))
+    rows = flat(states).to(torch.promote_types(states.dtype, torch.float32))
+    _require_room(rows)
+    axes = torch.linalg.qr(torch.randn(rows.shape[1], 2, generator=rng, dtype=torch.float64)).Q.mT  # (2, n)
+    return Plane(rows, axes.to(rows).expand(len(rows), -1, -1))
 
 
 def plane_through(first: Tensor, second: Tensor, third: Tensor) -> Plane:
     """The plane through three states of each example, (batch, *state) each: from the first towards the second."""
-    a, b, c = (z.flatten(1).to(torch.promote_types(z.dtype, torch.float32)) for z in (first, second, third))
+    a, b, c = (flat(z).to(torch.promote_types(z.dtype, torch.float32)) for z in (first, second, third))
     _require_room(a)
     sides = torch.stack((b - a, c - a), 1)  # (batch, 2, n)
     q, r = torch.linalg.qr(sides.mT)  # (batch, n, 2), (batch, 2, 2)
@@ -123,7 +126,7 @@ def plane_through(first: Tensor, second: Tensor, third: Tensor) -> Plane:
 
 
 def basin_map(
-    model: EquilibriumModel,
+    model: EquilibriumModel | Any,
     x: Tensor,
     states: Tensor,
     *,
@@ -143,6 +146,7 @@ def basin_map(
         within: limits are the same if they are closer than this share of the largest one's norm (to the first
             that was found: limits that are not apart by more do not separate cleanly).
     """
+    looped = measurable(model)
     require_whole("size", size, least=2, why="it is the number of starts along each side")
     if len(x) != 1 or len(states) != 3:
         raise ValueError(f"a map is of one example and three states, got {len(x)} and {len(states)}; use x[i : i + 1]")
@@ -155,8 +159,10 @@ def basin_map(
     down, along = torch.meshgrid(vertical, horizontal, indexing="ij")
     grid = torch.stack((along, down), 2).view(1, -1, 2)
     starts = plane.flat_states(grid).view(-1, *states.shape[1:]).to(states.dtype)  # (size * size, *state)
-    solution = model.equilibrium(x.expand(len(starts), *x.shape[1:]), starts, solver=solver, budget=budget, trace=False)
-    label, first = _clusters(solution.z.flatten(1), solution.status == Status.CONVERGED, within)
+    solution = looped.equilibrium(
+        x.expand(len(starts), *x.shape[1:]), starts, solver=solver, budget=budget, trace=False
+    )
+    label, first = _clusters(flat(solution.z), solution.status == Status.CONVERGED, within)
     return BasinMap(label.view(size, size), solution.z[first], horizontal, vertical, corners, plane)
 
 
@@ -179,6 +185,6 @@ def _clusters(limits: Tensor, reached: Tensor, within: float) -> tuple[Tensor, T
     return torch.where(reached, order.argsort()[label], NOWHERE), torch.stack(found)[order]
 
 
-def _require_room(flat: Tensor) -> None:
-    if flat.shape[-1] < 2:
+def _require_room(states: Tensor) -> None:
+    if states.shape[-1] < 2:
         raise ValueError("a state of one number has no plane; plot the states themselves")

@@ -5,20 +5,16 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from equilibria.diagnostics.convergence import UNSURE, Regime
-from equilibria.diagnostics.report import AlignmentRow, Curve, Verdict
+from equilibria.diagnostics.rates import MARGIN
+from equilibria.diagnostics.report import NEAR, AlignmentRow, Curve, Verdict
 
 MOST = 0.9  # the share of examples that decides what a model does
 PATH_INDEPENDENT = 0.99  # AA from which a model counts as path independent (paper, Table 1)
 CENTRED = 0.95  # the same without what all inputs have in common, of which less is left
 DISTANCE = 0.15  # relative, of the ends: AA .99 is .14 for ends of the same length
-NEAR = 1e-3  # the same: ends that are no farther apart are one
 INFLUENCE = 0.1  # of the variance of the limits: less than this, and the input hardly matters
 SOME = 0.05  # the share of examples that is worth a sentence
 SAME = 0.99  # the share of answers that must be the same
-LOSS = 0.02  # of the score, and of what it changes on the way: a fall that is more than noise
-ROUNDING = 1e-3  # of the score: a fall that is less is none
-SLOW = 0.1  # the relative residual below which a state that moves may be on its way to a limit
-MARGIN = 3.0  # times the distance to the limit that a residual stands for
 
 WORDS = {
     Regime.FIXED_POINT: "settles",
@@ -48,7 +44,8 @@ def judge(
     sensitivity: float | None,
     contraction: float | None = None,
     attack: AlignmentRow | None = None,
-    higher_is_better: bool = True,
+    precision: float = 0.0,
+    random: bool = False,
 ) -> Verdict:
     """The verdict on a model.
 
@@ -56,24 +53,31 @@ def judge(
         sensitivity: the share of the limits' variance that the input explains, if known.
         contraction: the rate at the limits, if known.
         attack: where starts lead that were searched for, if anybody did.
+        precision: relative, of states.
+        random: whether two calls of the step on the same state differ.
     """
     lost = regimes.get(Regime.DIVERGENCE, 0) / sum(regimes.values())
     rows = [*alignment, *([attack] if attack else [])]
     worst = min(rows, key=lambda row: (_ends(row, lost), _lowest(row)))
     end = _ends(worst, lost)
-    start_matters = not all(row.distance <= NEAR for row in rows)
+    start_matters = _start_matters(rows)
     behaviour = _behaviour(regimes, sensitivity, start_matters=start_matters)
     early = behaviour == WORDS[Regime.NOT_SETTLED] or (
-        behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.COLLAPSE]) and _on_its_way(worst, contraction)
+        behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.COLLAPSE]) and worst.arriving >= SAME
     )
+    blur = ""  # what else would explain that ends are apart
+    if not early and end < Ends.SAME_STATE and (random or _lost_in_rounding(worst, contraction, precision)):
+        blur = "of a random step: chance" if random else "in this precision: rounding"
     meaningless = behaviour == WORDS[Regime.COLLAPSE] and not start_matters  # the same end for all, from anywhere
-    independent = None if meaningless else _path_independent(behaviour, end, early)
+    independent = None if meaningless else _path_independent(behaviour, end, early or bool(blur))
     restless = curve.along_cycles > 1 - SAME
     enough = curve.last_change if curve.last_change < curve.steps[-1] and not restless else None
-    more = _more_steps(behaviour, independent, curve, enough, higher_is_better)
-    sentences = [_what_it_does(behaviour, regimes), _where_it_ends(behaviour, independent, worst, end, meaningless)]
-    sentences += [_about_more_steps(behaviour, more, enough, curve, higher_is_better)]
-    remedies = _remedies(behaviour, independent, more, early=early, restless=restless)
+    more = _more_steps(behaviour, independent, curve, enough)
+    where = _where_it_ends(behaviour, independent, worst, end, meaningless=meaningless, blur=blur)
+    sentences = [_what_it_does(behaviour, regimes), where, _about_more_steps(behaviour, more, enough, curve)]
+    remedies = _remedies(behaviour, independent, more, early=early and not meaningless, restless=restless)
+    if blur and independent is None and not meaningless:
+        remedies += ["Diagnose it without chance." if random else "Diagnose in a higher precision."]
     return Verdict(behaviour, independent, more, enough, sentences, remedies)
 
 
@@ -93,11 +97,24 @@ def _lowest(row: AlignmentRow) -> float:
     return min(-math.inf if math.isnan(value) else value for value in (row.cosine, row.same_answer))
 
 
-def _on_its_way(row: AlignmentRow, rate: float | None) -> bool:
-    """Whether ends may be apart only because a slow contraction has not brought them together yet."""
-    if rate is None or rate > 1 + UNSURE or not row.residual < SLOW:  # what stretches never will
-        return False
-    return row.distance <= MARGIN * row.residual / max(1 - rate, UNSURE)
+def _lost_in_rounding(row: AlignmentRow, rate: float | None, precision: float) -> bool:
+    """Whether ends may be apart only because steps that would bring them together are lost in rounding."""
+    return rate is not None and rate < 1 - UNSURE and row.distance <= MARGIN * precision / (1 - rate)
+
+
+def _start_matters(rows: Sequence[AlignmentRow]) -> bool:
+    return not all(row.distance <= NEAR for row in rows)
+
+
+def believed(
+    regimes: Mapping[Regime, int], alignment: Sequence[AlignmentRow], sensitivity: float | None
+) -> Mapping[Regime, int]:
+    """Without a collapse that is none: the input explains the limits, which are close only beside their common part."""
+    if sensitivity is None or not sensitivity >= INFLUENCE or _start_matters(alignment):
+        return regimes
+    counts = {regime: n for regime, n in regimes.items() if regime is not Regime.COLLAPSE}
+    fixed = regimes.get(Regime.FIXED_POINT, 0) + regimes.get(Regime.COLLAPSE, 0)
+    return counts | ({Regime.FIXED_POINT: fixed} if fixed else {})
 
 
 def _behaviour(regimes: Mapping[Regime, int], sensitivity: float | None, *, start_matters: bool) -> str:
@@ -126,50 +143,43 @@ def _path_independent(behaviour: str, worst: Ends, early: bool) -> bool | None:
     return None if early else False
 
 
-def _fall(curve: Curve, higher_is_better: bool) -> tuple[float, int] | None:
-    """The best score and its step, if the score at the end is worse than that."""
-    if not curve.score:
-        return None
-    known = [(score, step) for score, step in zip(curve.score, curve.steps, strict=True) if math.isfinite(score)]
-    if not known:
-        return None
-    scores, last = [score for score, _ in known], curve.score[-1]
-    best, at = (max if higher_is_better else min)(known, key=lambda pair: pair[0])
-    least = max(LOSS * (max(scores) - min(scores)), LOSS * max(abs(best), abs(last)), ROUNDING)
-    return None if abs(best - last) <= least else (best, at)  # a last score that is not a number is a fall
-
-
 def _comes_and_goes(behaviour: str, curve: Curve) -> bool:
-    """Whether answers that still change do so along cycles, and will for ever."""
-    settled = behaviour in (WORDS[Regime.FIXED_POINT], WORDS[Regime.CYCLE], WORDS[Regime.COLLAPSE])
-    return settled and curve.along_cycles > 1 - SAME
+    """Whether answers that still change do so along cycles and the like, and will for ever."""
+    for_good = (Regime.FIXED_POINT, Regime.CYCLE, Regime.QUASI_PERIODIC, Regime.COLLAPSE)
+    return behaviour in [WORDS[regime] for regime in for_good] and curve.along_cycles > 1 - SAME
 
 
-def _more_steps(
-    behaviour: str, independent: bool | None, curve: Curve, enough: int | None, higher_is_better: bool
-) -> str:
+def _under_way(behaviour: str) -> bool:
+    """Whether the state still moves, and who knows where to: one that drifts may collect what it needs."""
+    return behaviour in (WORDS[Regime.NOT_SETTLED], WORDS[Regime.DRIFT])
+
+
+def _more_steps(behaviour: str, independent: bool | None, curve: Curve, enough: int | None) -> str:
     if _comes_and_goes(behaviour, curve):
         return "will not help"
-    if _fall(curve, higher_is_better):
+    if curve.best is not None:
         return "hurt"
-    if behaviour == WORDS[Regime.NOT_SETTLED]:
+    if _under_way(behaviour):
         return "will help" if independent and enough is None else "may help"
     if enough is not None and enough <= curve.steps[-1] / 2:
         return "will not help"
-    if behaviour in (WORDS[Regime.DIVERGENCE], WORDS[Regime.DRIFT], WORDS[Regime.COLLAPSE]):
+    if behaviour in (WORDS[Regime.DIVERGENCE], WORDS[Regime.COLLAPSE]):
         return "will not help"
     return "will help" if independent and enough is None else "may help"
 
 
 def _what_it_does(behaviour: str, regimes: Mapping[Regime, int]) -> str:
     total = sum(regimes.values())
-    parts = [f"{n} {regime.name.lower().replace('_', ' ')}" for regime, n in regimes.items() if n > SOME * total]
+    told = [regime for regime, n in regimes.items() if n > SOME * total or regime is Regime.DIVERGENCE]
+    parts = [f"{regimes[regime]} {regime.name.lower().replace('_', ' ')}" for regime in told]
     if behaviour == WORDS[Regime.NOT_SETTLED]:
         return f"It has not settled within the budget ({', '.join(parts)} of {total} examples)."
     return f"It {behaviour} ({', '.join(parts)} of {total} examples)."
 
 
-def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, meaningless: bool) -> str:
+def _where_it_ends(
+    behaviour: str, independent: bool | None, worst: AlignmentRow, end: Ends, *, meaningless: bool, blur: str
+) -> str:
     """About the worst kind of start, by name."""
     centred = "" if math.isnan(worst.centred) else f"centred {worst.centred:.3f}, "
     score = (
@@ -187,6 +197,8 @@ def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow
     if independent:
         place = "goes to" if behaviour == WORDS[Regime.NOT_SETTLED] else "ends in"
         return f"It is path independent: it {place} the same place wherever it starts (worst {score})."
+    if independent is None and blur:
+        return f"Whether it is path independent cannot be said {blur} alone may lead as far apart (worst {score})."
     if independent is None:
         where = "" if behaviour == WORDS[Regime.NOT_SETTLED] else " from other starts as well"
         so_far = "; so far the answer does not depend on the start, the state does" if end is Ends.SAME_ANSWER else ""
@@ -196,13 +208,14 @@ def _where_it_ends(behaviour: str, independent: bool | None, worst: AlignmentRow
     return f"It is path dependent: from other starts it ends elsewhere (worst {score})."
 
 
-def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curve, higher_is_better: bool) -> str:
-    last, fall, restless = curve.steps[-1], _fall(curve, higher_is_better), f"{curve.along_cycles:.0%} of the examples"
+def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curve) -> str:
+    last, restless = curve.steps[-1], f"{curve.along_cycles:.0%} of the examples"
     score = ""
-    if fall and curve.score:
-        score = f"the score is best, {fall[0]:.4g}, after {fall[1]} steps and {curve.score[-1]:.4g} after {last}"
+    if curve.best is not None and curve.score:
+        best = curve.score[curve.steps.index(curve.best)]
+        score = f"the score is best, {best:.4g}, after {curve.best} steps and {curve.score[-1]:.4g} after {last}"
     if _comes_and_goes(behaviour, curve):
-        why = f"it changes along the cycle for {restless}, so more steps will not help"
+        why = f"it goes on changing for {restless}, so more steps will not help"
         return f"The answer depends on the step at which it stops: {why}{'; ' * bool(score)}{score}."
     if score:
         return f"More steps hurt: {score}."
@@ -215,7 +228,7 @@ def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curv
         return f"Answers still change at step {last}: {why}{but}."
     if enough is None:
         return f"More steps may help: answers still change at step {last}{but}."
-    if behaviour == WORDS[Regime.NOT_SETTLED]:
+    if _under_way(behaviour):
         return f"Answers have not changed since step {enough}, but the state still moves: more steps may help."
     return f"More steps may help: answers changed until step {enough}."
 
