@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Points, Row, Step, Study, by, pick, values
-from equilibria.studies.claims import STRONG, Claim
+from equilibria.studies.claims import NOT_OF_THE_PAPER, STRONG, Claim
 from equilibria.studies.drawing import figure, probit_axis, scatter
 from equilibria.studies.mazes import at_large_budget as mazes_at_large_budget
+from equilibria.studies.ood_mazes import OTHERS
 from equilibria.studies.scales import Scale
 from equilibria.studies.strings import accuracy_rises, as_points, at_large_budget, averaged
 from equilibria.studies.zoo import MAZE_CATEGORIES, WAYS
@@ -63,8 +64,23 @@ class Correlation(Study):
                 "on prefix sums the correlation is strong over nets of all three ways together", strings, above=STRONG
             )
         )
-        mazes = averaged(pick(rows, task="Mazes"), "alignment", "score")  # sizes of one net are no nets of their own
+        # Sizes of one net are no nets of their own.
+        mazes = averaged(pick(rows, task="Mazes"), "alignment", "centred", "score")
+        tied = [net for net in mazes if net["category"] not in OTHERS]
         found.append(accuracy_rises("on mazes accuracy rises with path independence", mazes, accuracy="score"))
+        for statement, nets, alignment in (
+            (
+                "on mazes, over nets that are weight-tied and injected, accuracy rises with path independence",
+                tied,
+                "alignment",
+            ),
+            ("on mazes accuracy rises with path independence, if the mean state does not count", mazes, "centred"),
+        ):
+            found.append(
+                accuracy_rises(
+                    statement, nets, accuracy="score", alignment=alignment, paper="", remark=NOT_OF_THE_PAPER
+                )
+            )
         return found
 
     def points(self, rows: Sequence[Row]) -> Points:

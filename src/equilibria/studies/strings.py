@@ -154,6 +154,7 @@ def accuracy_rises(
     paper: str = "strong correlation",
     alignment: str = "alignment",
     accuracy: str = "partial_score",
+    remark: str = "",
 ) -> Claim:
     """The claim that nets which are more path independent are more accurate, judged by their rank correlation."""
 
@@ -162,7 +163,9 @@ def accuracy_rises(
 
     groups = [(category, group) for category, group in by(nets, "category") if len(group) >= FEWEST]
     alone = ", ".join(f"{category} {in_words(correlation(group))}" for category, group in groups)
-    remarks = [f"By themselves: {alone}."] if len(groups) > 1 else []
+    remarks = [remark] if remark else []
+    if len(groups) > 1:
+        remarks.append(f"By themselves: {alone}.")
     if alignment != "alignment":
         remarks.append(f"The cosine over the same nets: {in_words(correlation(nets, 'alignment'))}.")
     what = "rank correlation {} over nets"
