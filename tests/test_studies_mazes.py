@@ -104,17 +104,18 @@ def test_convergence_in_training_is_not_needed():
 
 def solver_rows(score, moving, size, apart=0.1):
     row = {"difficulty": 9, "examples": 100, "moving": moving, "cycle_sizes": [size] * moving, "broyden_score": 1.0}
-    row["apart"] = apart
+    row |= {"apart": apart, "picard_score": score}
     harder = [row | {"difficulty": harder, "run": 0} for harder in (13, 25)]
-    return [row | {"run": run, "picard_score": score} for run in range(10)] + [
-        one | {"picard_score": score} for one in harder
-    ]
+    of_one = [row | {"run": run} for run in range(10)] + harder
+    return [row | {"category": category} for category in ("settled", "unroll, deep") for row in of_one]
 
 
 def test_solvers_that_end_in_other_places_with_the_same_answers():
-    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.01)) == ["holds"] * 6
+    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.01)) == ["holds"] * 12
     assert verdicts("solver_residuals", solver_rows(0.5, 0, 0.01, apart=1e-6))[:3] == ["does not hold"] * 3
-    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.3))[3:] == ["does not hold"] * 3
+    assert verdicts("solver_residuals", solver_rows(1.0, 40, 0.3))[9:] == ["does not hold"] * 3
+    nets = solver_rows(1.0, 40, 0.01)[:12] + solver_rows(0.5, 40, 0.01)[12:]
+    assert verdicts("solver_residuals", nets)[::6] == ["holds", "does not hold"]  # each by its own rows
 
 
 @pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])

@@ -15,7 +15,19 @@ from scipy.stats import norm
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
 TICKS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
 COLOURS = ("#3566b0", "#d9822b", "#3a9a5b", "#b5485d", "#7a5bb0", "#8a6a4a", "#5c6670", "#c2a52b", "#2b9aa8", "#c46bb0")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")  # beside the colours, for those who cannot tell them apart
+MARKERS = (
+    "o",
+    "s",
+    "^",
+    "D",
+    "v",
+    "P",
+    "X",
+    "<",
+    ">",
+    "*",
+    "h",
+)  # beside the colours, for those who cannot tell them apart
 RIGHT, WRONG = COLOURS[0], COLOURS[3]
 STYLE: Any = {
     "font.size": 9,
