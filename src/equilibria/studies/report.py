@@ -32,7 +32,8 @@ th { color: var(--soft); font-weight: 500; } td { min-width: 3rem; overflow-wrap
 .claims td:nth-child(3) { min-width: 12rem; }
 figure { padding: .5rem; } figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 b { white-space: nowrap; } b.holds { color: #1c7c3c; } b.fails { color: #b3261e; } b.open { color: #8a5a00; }
-.cells td { overflow-wrap: normal; } .where { color: var(--soft); } .note { border-left: 3px solid var(--line); padding-left: .8rem; }
+.cells td { overflow-wrap: normal; }
+.where { color: var(--soft); } .note { border-left: 3px solid var(--line); padding-left: .8rem; }
 .where, details, nav, summary { font-size: .92rem; } nav li { margin: .15rem 0; } code { font-size: .88em; }
 @media (prefers-color-scheme: dark) {
   b.holds { color: #6fce8c; } b.fails { color: #ff8f87; } b.open { color: #e8b84a; } a { color: #8ab4ff; } }
