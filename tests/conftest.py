@@ -4,8 +4,10 @@ import os
 
 import torch
 from explorer_server import browser, explorer, page, runs
+from small_reproduction import copy, made
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 torch.set_num_threads(1)
 
-__all__ = ["browser", "explorer", "page", "runs"]  # fixtures: a running explorer, and a real browser
+# Fixtures: a running explorer, a real browser, and a finished reproduction.
+__all__ = ["browser", "copy", "explorer", "made", "page", "runs"]

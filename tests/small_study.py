@@ -1,10 +1,12 @@
 """A study of three nets that takes seconds; `python small_study.py reproduce small` is a command line that knows it."""
 
+import json
 import os
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
@@ -17,7 +19,13 @@ from equilibria.studies.measures.profile import Profile
 from equilibria.studies.zoo import in_way
 from equilibria.training import Recipe
 
+SCRIPT = Path(__file__)
+COMMAND = ["reproduce", "small", "--scale", "smoke", "--workers", "1", "--out"]
 SMOKE = SCALES["smoke"]
+
+
+def blocks(folder: Path) -> list[dict]:
+    return json.loads((folder / "smoke" / "small" / "rows.json").read_text())["measured"]
 
 
 @dataclass(frozen=True)

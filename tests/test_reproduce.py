@@ -8,38 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-from small_study import SMOKE, Broken, Slow, Small
+from small_study import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
 
 from equilibria.cli import main
-from equilibria.studies import STUDIES, Audience, reproduce
-from equilibria.studies.base import Cells, TableStudy
+from equilibria.studies import Audience, reproduce
 from equilibria.studies.measures.profile import Profile
-from equilibria.studies.report import write_report
 from equilibria.training import Run
 
-SCRIPT = Path(__file__).parent / "small_study.py"
-COMMAND = ["reproduce", "small", "--scale", "smoke", "--workers", "1", "--out"]
 SLOWLY = os.environ | {"SLOW_SECONDS": "10"}  # so that there is time to disturb it
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory) -> Path:
-    """A finished reproduction; tests that change it make a copy."""
-    folder = tmp_path_factory.mktemp("made")
-    finished = subprocess.run([sys.executable, SCRIPT, *COMMAND, folder], capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr + finished.stdout
-    assert "3 nets trained, 6 measurements made" in finished.stdout
-    return folder
-
-
-@pytest.fixture
-def copy(made, tmp_path, monkeypatch) -> Path:
-    monkeypatch.setitem(STUDIES, "small", Small())
-    return Path(shutil.copytree(made, tmp_path / "copy"))
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
@@ -48,10 +26,6 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
         for path in folder.rglob("*")
         if path.is_file()
     }
-
-
-def blocks(folder: Path) -> list[dict]:
-    return json.loads((folder / "smoke" / "small" / "rows.json").read_text())["measured"]
 
 
 def without_times(measured: list[dict]) -> list[dict]:
@@ -230,71 +204,6 @@ class TestCheck:
         assert "claim 'AA is above one' is not in claims.json" in output
         assert "claim 'something else' is none of this study" in output
         assert "3 differences" in output
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open, self.links, self.ids, self.words = [], [], set(), ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.links += [found[name] for name in ("href", "src") if name in found]
-        self.ids.add(found.get("id"))
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words += f" {data}"
-
-
-def test_the_report_is_whole_and_on_its_own(made):
-    text = (made / "smoke" / "report.html").read_text()
-    page = Page(text)
-    assert not page.open
-    assert not re.search(r"https?:|url\(|@import|<script", text)
-    for link in page.links:
-        if link.startswith("#"):
-            assert link[1:] in page.ids
-        elif not link.startswith("data:image/"):
-            assert (made / "smoke" / link).exists(), link
-    assert sum(link.startswith("data:image/") for link in page.links) == 1
-    words = " ".join(page.words.split())
-    for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text()):
-        for part in ("statement", "verdict", "measured", "paper", "remark"):
-            assert claim[part] in words
-    for fact in ("A <small> study", "Three nets & two measures.", "Claims in 1 of", "small, solver", "numpy"):
-        assert fact in words
-    assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
-
-
-class SmallTable(TableStudy, Small):
-    def cells(self, rows):
-        return Cells(["net", "weights"], [[row["name"], f"<{row['weights']}>"] for row in rows if "weights" in row])
-
-
-def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch):
-    study = SmallTable()
-    reproduce([study], SMOKE, copy)
-    monkeypatch.setitem(STUDIES, "small", study)
-    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
-    weights = blocks(copy)[1]["rows"][0]["weights"]
-    assert f"<td>small</td><td>&lt;{weights}&gt;</td>" in text
-    assert "data:image/" not in text
-    assert (copy / "smoke" / "small" / "figure.png").stat().st_size > 1000
-
-
-def test_a_note_about_a_study_is_in_the_report_and_stays(copy):
-    (copy / "smoke" / "small" / "note.txt").write_text("It is too\nshort: 2 < 3.\n\nNothing else helps.\n")
-    reproduce([Small()], SMOKE, copy)
-    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
-    assert "<p class='note'>It is too short: 2 &lt; 3.</p>" in text
-    assert "<p class='note'>Nothing else helps.</p>" in text
 
 
 def test_the_list(copy, capsys):

@@ -1,0 +1,105 @@
+"""The page that a reproduction writes: whole, on its own, and open about what differs from the paper."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from small_study import SMOKE, Small, blocks
+
+from equilibria.nets import DenseNet
+from equilibria.studies import SCALES, STUDIES, reproduce
+from equilibria.studies.base import Cells, TableStudy
+from equilibria.studies.departures import ALWAYS, departures_section
+from equilibria.studies.report import write_report
+from equilibria.training.recipe import Optim
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.links, self.ids, self.words = [], [], set(), ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.links += [found[name] for name in ("href", "src") if name in found]
+        self.ids.add(found.get("id"))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += f" {data}"
+
+
+def test_the_report_is_whole_and_on_its_own(made):
+    text = (made / "smoke" / "report.html").read_text()
+    page = Page(text)
+    assert not page.open
+    assert not re.search(r"https?:|url\(|@import|<script", text)
+    for link in page.links:
+        if link.startswith("#"):
+            assert link[1:] in page.ids
+        elif not link.startswith("data:image/"):
+            assert (made / "smoke" / link).exists(), link
+    assert sum(link.startswith("data:image/") for link in page.links) == 1
+    words = " ".join(page.words.split())
+    for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text()):
+        for part in ("statement", "verdict", "measured", "paper", "remark"):
+            assert claim[part] in words
+    for fact in ("A <small> study", "Three nets & two measures.", "Claims in 1 of", "small, solver", "numpy"):
+        assert fact in words
+    assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
+
+
+class SmallTable(TableStudy, Small):
+    def cells(self, rows):
+        return Cells(["net", "weights"], [[row["name"], f"<{row['weights']}>"] for row in rows if "weights" in row])
+
+
+def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch):
+    study = SmallTable()
+    reproduce([study], SMOKE, copy)
+    monkeypatch.setitem(STUDIES, "small", study)
+    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
+    weights = blocks(copy)[1]["rows"][0]["weights"]
+    assert f"<td>small</td><td>&lt;{weights}&gt;</td>" in text
+    assert "data:image/" not in text
+    assert (copy / "smoke" / "small" / "figure.png").stat().st_size > 1000
+
+
+def test_a_note_about_a_study_is_in_the_report_and_stays(copy):
+    (copy / "smoke" / "small" / "note.txt").write_text("It is too\nshort: 2 < 3.\n\nNothing else helps.\n")
+    reproduce([Small()], SMOKE, copy)
+    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
+    assert "<p class='note'>It is too short: 2 &lt; 3.</p>" in text
+    assert "<p class='note'>Nothing else helps.</p>" in text
+
+
+def rows_of(scale):
+    return departures_section(scale).count("<tr>") - 1  # one is the heading
+
+
+def test_the_papers_own_scale_differs_in_nothing_but_what_no_recipe_tells():
+    assert rows_of(SCALES["paper"]) == len(ALWAYS)
+
+
+def test_every_change_of_a_recipe_is_a_row():
+    paper = SCALES["paper"]
+    narrow = replace(paper, digits=replace(paper.digits, net=DenseNet(width=7)))
+    assert rows_of(narrow) == len(ALWAYS) + 1
+    assert "<td>digits: net, width</td><td>512</td><td>7</td>" in departures_section(narrow)
+    brief = replace(paper, edges=replace(paper.edges, optim=Optim(steps=9, batch=4, lr=1.0, schedule="steps")))
+    assert "<td>30,000 x 128</td><td>9 x 4</td>" in departures_section(brief)
+    assert rows_of(replace(paper, trial=paper.trial._replace(others=3))) == len(ALWAYS) + 1
+
+
+def test_a_schedule_without_drops_is_not_asked_for_them():
+    page = departures_section(SCALES["laptop"])
+    assert "<td>mazes: training, schedule</td><td>steps</td><td>cosine</td>" in page
+    assert "<td>mazes: training, drop</td><td>0.1</td><td>none</td>" in page
+    assert "<td>fresh ones each time</td>" in page
