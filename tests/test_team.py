@@ -46,7 +46,8 @@ def test_two_processes_take_the_steps_of_one(tmp_path, recipe_file):
 def test_another_number_of_processes_goes_on(tmp_path, recipe_file):
     alone = train(LONG, tmp_path / "alone")
     interrupted(tmp_path / "run", 80, LONG)
-    assert torchrun(2, recipe_file, tmp_path / "run").returncode == 0
+    finished = torchrun(2, recipe_file, tmp_path / "run")
+    assert finished.returncode == 0, finished.stderr[-2000:]
     losses = torch.tensor([loss for _, loss in loss_lines(Run(tmp_path / "run"))])
     expected = torch.tensor([loss for _, loss in loss_lines(alone)])
     torch.testing.assert_close(losses, expected, rtol=0, atol=1e-5)

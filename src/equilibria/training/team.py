@@ -5,6 +5,7 @@ trained does not depend on how many they are, up to rounding. (A loss that is no
 mazes, is averaged over members and differs a little more.)
 """
 
+import atexit
 import os
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,6 +35,7 @@ class Team:
             return cls()
         if not dist.is_initialized():
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+            atexit.register(_leave)
         return cls(dist.get_rank(), size)
 
     @property
@@ -98,3 +100,9 @@ class Team:
         """Wait until everybody is here: nobody may hang up while another still listens."""
         if self.size > 1:
             dist.barrier()
+
+
+def _leave() -> None:
+    """Hang up in order: threads of gloo that are still running when the interpreter is taken down may abort it."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
