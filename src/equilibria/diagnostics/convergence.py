@@ -113,12 +113,10 @@ def with_rate(found: Convergence, rate: Tensor | float | None, affine: Tensor | 
     told = torch.as_tensor(torch.nan if rate is None else rate).to(paces).expand_as(paces)
     rates = torch.where(told.isnan(), paces, told)
     away = solution.residual / (1 - rates).clamp_min(UNSURE)
-    still = (solution.period == 1) | solution.converged | (away <= FAR)
-    rests = (found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)
     moves = found.regime == Regime.DRIFT
     if affine is not None:
         moves |= (found.regime == Regime.QUASI_PERIODIC) & affine
-    early = (rests & ~still) | (moves & (told < 1 - UNSURE))
+    early = _not_at_rest_unless(found, away <= FAR) | (moves & (told < 1 - UNSURE))
     return replace(
         found, regime=found.regime.masked_fill(early, Regime.NOT_SETTLED), period=found.period.masked_fill(early, 0)
     )
@@ -126,10 +124,14 @@ def with_rate(found: Convergence, rate: Tensor | float | None, affine: Tensor | 
 
 def in_doubt(found: Convergence) -> Tensor:
     """Which examples a contraction rate may be said to do something else than they seem to: (batch,) bool."""
-    solution = found.solution
-    still = (solution.period == 1) | solution.converged | (solution.residual <= FAR * UNSURE)
-    rests = (found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)
-    return (rests & ~still) | (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
+    near = found.solution.residual <= FAR * UNSURE  # whatever its rate
+    return _not_at_rest_unless(found, near) | (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
+
+
+def _not_at_rest_unless(found: Convergence, near: Tensor) -> Tensor:
+    """Which examples seem to rest although they neither stand still for good nor are `near` their limits, (batch,)."""
+    still = (found.solution.period == 1) | found.solution.converged | near
+    return ((found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)) & ~still
 
 
 @torch.no_grad()

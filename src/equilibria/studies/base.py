@@ -1,5 +1,6 @@
 """What a study is: nets to train, something to measure of each, a picture, and claims that can be checked."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -120,7 +121,12 @@ def pick(rows: Sequence[Row], **fields: Any) -> list[Row]:
 
 def values(rows: Sequence[Row], name: str) -> list[float]:
     """One number of each row; what was not measured is NaN."""
-    return [float("nan") if row.get(name) is None else row[name] for row in rows]
+    return numbers([row.get(name) for row in rows])
+
+
+def numbers(kept: Sequence[float | None]) -> list[float]:
+    """As rows keep them: what is no number is None there, and NaN here."""
+    return [math.nan if one is None else one for one in kept]
 
 
 def by(rows: Sequence[Row], name: str) -> Iterator[tuple[Any, list[Row]]]:

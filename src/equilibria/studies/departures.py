@@ -89,12 +89,11 @@ def _flat(recipe: Recipe) -> dict[str, Any]:
 
 
 def _said(value: Any) -> str:
-    if value is None:
-        return "none"
-    return (
-        ", ".join(map(_said, value))
-        if isinstance(value, list | tuple)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    match value:
+        case None:
+            return "none"
+        case list() | tuple():
+            return ", ".join(map(_said, value))
+        case float():
+            return f"{value:g}"
+    return str(value)

@@ -77,13 +77,23 @@ def probit_axis(axis: Axes, which: str, label: str, cap: float = CAP) -> None:
 
 def trend(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, **style: Any) -> float | None:
     """The least-squares line through points, in the space they are drawn in; its slope, or None without one."""
+    line = least_squares(x, y)
+    if line is None:
+        return None
+    slope, offset = line
+    there = [one for one, other in zip(x, y, strict=True) if np.isfinite([one, other]).all()]
+    ends = np.array([min(there), max(there)])
+    axis.plot(ends, slope * ends + offset, color=colour, lw=1, **style)
+    return slope
+
+
+def least_squares(x: Sequence[float], y: Sequence[float]) -> tuple[float, float] | None:
+    """Slope and height of the line through finite points, or None without one."""
     points = np.array([(one, other) for one, other in zip(x, y, strict=True) if np.isfinite([one, other]).all()])
     if len(points) < 2 or np.ptp(points[:, 0]) == 0:
         return None
-    slope, offset = np.polyfit(points[:, 0], points[:, 1], 1)
-    ends = np.array([points[:, 0].min(), points[:, 0].max()])
-    axis.plot(ends, slope * ends + offset, color=colour, lw=1, **style)
-    return float(slope)
+    slope, height = np.polyfit(points[:, 0], points[:, 1], 1)
+    return float(slope), float(height)
 
 
 def scatter(

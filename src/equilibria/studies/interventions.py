@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Points, Row, Step, Study, pick, values
 from equilibria.studies.claims import STRONG, Claim, difference, in_words, judge, mean, size_of
-from equilibria.studies.drawing import caption, figure, probit
+from equilibria.studies.drawing import caption, figure, least_squares, probit
 from equilibria.studies.scales import Scale
 from equilibria.studies.strings import (
     accuracy_rises,
@@ -98,21 +97,14 @@ def _compared(nets: Sequence[Row], category: str, name: str, raises: bool) -> Cl
 
 def _on_the_line(nets: Sequence[Row]) -> Claim:
     """Where the penalised nets are, seen from the trend of the baseline, in normal quantiles of right bits."""
-    (slope, height), penalised = _trend(pick(nets, category=BASELINE)), pick(nets, category="penalty")
-    x, y = (probit(values(penalised, name)) for name in DRAWN)
+    (x, y), (there, up) = (
+        [probit(values(pick(nets, category=category), name)) for name in DRAWN] for category in (BASELINE, "penalty")
+    )
+    slope, height = least_squares(x.tolist(), y.tolist()) or (math.nan, math.nan)
     return judge(
         "the penalised nets lie on the baseline's trend line",
-        size_of(mean((y - slope * x - height).tolist())),
+        size_of(mean((up - slope * there - height).tolist())),
         below=OFF_THE_LINE,
         what="they are {} normal quantiles away from it, in the mean",
         paper="the same trend line",
     )
-
-
-def _trend(nets: Sequence[Row]) -> tuple[float, float]:
-    """Slope and height of the least-squares line, as it is drawn."""
-    x, y = (probit(values(nets, name)) for name in DRAWN)
-    if len(set(x.tolist())) < 2:
-        return math.nan, math.nan
-    slope, height = np.polyfit(x, y, 1)
-    return float(slope), float(height)

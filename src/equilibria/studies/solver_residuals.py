@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from equilibria.diagnostics import Estimate
-from equilibria.studies.base import Row, Step, Study, everything, pick, values
+from equilibria.studies.base import Row, Step, Study, everything, numbers, pick, values
 from equilibria.studies.claims import NOT_OF_THE_PAPER, Claim, difference, in_words, judge, mean, share, size_of
 from equilibria.studies.drawing import COLOURS, caption, figure
 from equilibria.studies.measures.solvers import TwoSolvers
@@ -54,7 +54,7 @@ class SolverResiduals(Study):
 def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
     left, *others = axes
     for (name, solver), colour in zip(NAMES.items(), COLOURS, strict=False):
-        runs = np.array([values_of(row[f"{name}_residuals"]) for row in pick(rows, difficulty=SIZES[0])])
+        runs = np.array([numbers(row[f"{name}_residuals"]) for row in pick(rows, difficulty=SIZES[0])])
         steps = np.arange(1, runs.shape[1] + 1)
         left.semilogy(steps, runs.mean(0), color=colour, label=solver)
         left.fill_between(steps, runs.min(0), runs.max(0), color=colour, alpha=0.2, lw=0)
@@ -65,7 +65,7 @@ def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
         (first,) = pick(rows, difficulty=size, run=0)
         for name, style in zip(NAMES, ("-", ":"), strict=True):
             for i, trace in enumerate(first[f"{name}_traces"]):
-                axis.semilogy(range(1, len(trace) + 1), values_of(trace), style, color=COLOURS[i], lw=0.9)
+                axis.semilogy(range(1, len(trace) + 1), numbers(trace), style, color=COLOURS[i], lw=0.9)
         apart = "infinitely" if first["apart"] is None else f"{first['apart']:.1g} of a state"
         axis.set_title(f"single mazes, {size}x{size}\nlimits {apart} apart", fontsize=8)
 
@@ -140,7 +140,3 @@ def _accuracies(rows: Sequence[Row]) -> str:
 
 def _moving(rows: Sequence[Row]) -> Estimate:
     return share(sum(row["moving"] for row in rows), sum(row["examples"] for row in rows))
-
-
-def values_of(numbers: Sequence[float | None]) -> np.ndarray:
-    return np.array([np.nan if number is None else number for number in numbers], dtype=float)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from equilibria.studies.base import Cells, Member, Row, Step, TableStudy, pick, values
+from equilibria.studies.base import Cells, Member, Row, Step, TableStudy, numbers, pick
 from equilibria.studies.claims import Claim, Verdict, judge, share
 from equilibria.studies.measures.stress import Stress
 from equilibria.studies.scales import Scale
@@ -62,29 +62,21 @@ class StressTest(TableStudy):
         for (task, kind), (_, _, _, published) in PAPER.items():
             (row,) = pick(rows, category=f"{task}, {kind}")
             left = share(round(row["attacked_score"] * row["examples"]), row["examples"])
-            what, paper = "{} right under attack", f"{published:g} %"
-            if kind == PI:
-                found.append(
-                    judge(
-                        f"{task}: an attack does not break a path-independent net",
-                        left,
-                        above=0.95,
-                        what=what,
-                        paper=paper,
-                    )
-                )
-            else:
-                found.append(
-                    judge(f"{task}: an attack breaks a path-dependent net", left, below=0.05, what=what, paper=paper)
-                )
+            breaks, above, below = (
+                ("does not break a path-independent", 0.95, None)
+                if kind == PI
+                else ("breaks a path-dependent", None, 0.05)
+            )
+            statement, what = f"{task}: an attack {breaks} net", "{} right under attack"
+            found.append(judge(statement, left, above=above, below=below, what=what, paper=f"{published:g} %"))
             found.append(_moved(task, kind, row))
         return found
 
 
 def _moved(task: str, kind: str, row: Row) -> Claim:
     """Whether the end that the adversary finds is another one. Means only, of a few hundred examples: no interval."""
-    (usual, attacked), stays = values([row], "alignment") + values([row], "attacked_alignment"), kind == PI
-    fall, published = usual - attacked, PAPER[task, kind]
+    usual, attacked = numbers([row["alignment"], row["attacked_alignment"]])
+    fall, published, stays = usual - attacked, PAPER[task, kind], kind == PI
     as_said = fall <= SAME if stays else fall > SAME
     verdict = Verdict.OPEN if math.isnan(fall) else Verdict.HOLDS if as_said else Verdict.FAILS
     return Claim(

@@ -1,12 +1,11 @@
 """Figure 1: where solves go from several starts, with and without input injection."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from equilibria.studies.base import Member, Row, Step, Study, by, everything, pick
+from equilibria.studies.base import Member, Row, Step, Study, by, everything, numbers, pick
 from equilibria.studies.claims import Claim, in_words, judge, mean
 from equilibria.studies.drawing import COLOURS, MARKERS, caption, figure
 from equilibria.studies.measures.paths import Paths
@@ -51,7 +50,7 @@ class Trajectories(Study):
                 axis.plot(x, y, color=COLOURS[i], lw=0.9, alpha=0.8)
                 axis.plot(x[0], y[0], MARKERS[i], color=COLOURS[i], ms=5, mfc="white")
                 axis.plot(x[-1], y[-1], MARKERS[i], color=COLOURS[i], ms=6)
-            ends = np.nanmean(_numbers(row["apart_in_the_limit"]))
+            ends = np.nanmean(numbers(row["apart_in_the_limit"]))
             axis.set_title(f"{labels[category]}\nlimits {ends:.2g} of a state apart", fontsize=9)
             axis.set_xticks([])
             axis.set_yticks([])
@@ -67,11 +66,11 @@ class Trajectories(Study):
 
     def _claim(self, rows: Sequence[Row], category: str, *, met: bool) -> Claim:
         (row,) = pick(rows, category=category)
-        at_once, right = mean(_numbers(row["apart_at_last"])), row["partial_score"]
+        at_once, right = mean(numbers(row["apart_at_last"])), row["partial_score"]
         label = (INDEPENDENT | DEPENDENT)[category]
         return judge(
             f"paths {'meet' if met else 'stay apart'}, {label}",
-            mean(_numbers(row["apart_in_the_limit"])),
+            mean(numbers(row["apart_in_the_limit"])),
             above=None if met else APART,
             below=MET if met else None,
             what="the distance between limits, relative to the state, is {} over strings",
@@ -84,7 +83,3 @@ def _deepest(scale: Scale, category: str) -> Recipe:
     """Of the deepest nets of a category the first: without weight norm, at the highest rate."""
     depth = max(scale.string_factors.depths)
     return next(net for net in string_nets(scale, category) if net.depth == Fixed(depth))
-
-
-def _numbers(numbers: Sequence[float | None]) -> list[float]:
-    return [math.nan if number is None else number for number in numbers]
