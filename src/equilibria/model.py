@@ -15,7 +15,7 @@ from equilibria.solution import Budget, Keep, Solution, Status, Step
 from equilibria.solve import Solver, check_solver_and_budget, solve
 from equilibria.solvers import Picard
 from equilibria.thinking import Thought, Unchanged, think
-from equilibria.weights import computed_once
+from equilibria.weights import prepared
 
 
 class Output(NamedTuple):
@@ -53,7 +53,9 @@ class EquilibriumModel(nn.Module):
         init: `init(*injection)` returns the first state.
         solver, gradient, budget: what calls use that do not say otherwise: 32 plain steps, backpropagated.
 
-    Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call.
+    Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call. So is what a cell
+    does with the injection alone, if it has a method `prepare(*injection)` that returns another map and injection:
+    `map(z, *its_injection)` must be `cell(z, *injection)`.
     """
 
     encoder: Any  # modules or functions: whoever made them knows which
@@ -93,6 +95,13 @@ class EquilibriumModel(nn.Module):
         injection = self.encoder(x)
         return injection if isinstance(injection, tuple) else (injection,)
 
+    def _ready(self, x: Tensor, z0: Any) -> tuple[Callable[..., Tensor], Any, tuple]:
+        """What a solve takes: the map, the first state and the injection."""
+        injection = self.inject(x)
+        start = self.init(*injection) if z0 is None else z0
+        cell, injection = prepared(self.cell, injection)
+        return cell, start, injection
+
     def equilibrium(
         self,
         x: Tensor,
@@ -106,11 +115,8 @@ class EquilibriumModel(nn.Module):
     ) -> Solution:
         """Solve for the state without gradients; the full record of `equilibria.solve`."""
         with torch.no_grad():
-            injection = self.inject(x)
             return solve(
-                computed_once(self.cell),
-                self.init(*injection) if z0 is None else z0,
-                injection,
+                *self._ready(x, z0),
                 solver=solver or self.solver,
                 budget=budget or self.budget,
                 keep=keep,
@@ -129,11 +135,8 @@ class EquilibriumModel(nn.Module):
         trace: bool = False,
     ) -> Output:
         """Predict, with gradients in train and eval mode alike."""
-        injection = self.inject(x)
         solution = (gradient or self.gradient).solve(
-            computed_once(self.cell),
-            self.init(*injection) if z0 is None else z0,
-            injection,
+            *self._ready(x, z0),
             solver=solver or self.solver,
             budget=budget or self.budget,
             trace=trace,
@@ -185,14 +188,13 @@ class EquilibriumModel(nn.Module):
         `Thought.alignment` says how well they agree.
         """
         with torch.no_grad():
-            injection = self.inject(x)
-            start = self.init(*injection) if z0 is None else z0
+            cell, start, injection = self._ready(x, z0)
             if others and rng is None:
                 raise ValueError("others start from noise; give the generator to draw it from, such as rng=Generator()")
             again = torch.arange(len(start), device=start.device).repeat(others)
             beside = noise_like(rows(start, again), rng) if others and rng else None
             return think(
-                computed_once(self.cell),
+                cell,
                 self.readout,
                 start,
                 injection,

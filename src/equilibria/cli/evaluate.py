@@ -45,7 +45,8 @@ class Evaluate:
         for folder in self.runs:
             run = Run(folder)
             measured = self._measured(run)
-            wrong = difference(run.summary["measurements"], measured) if self.check else []
+            shares = run.recipe.task.higher_is_better
+            wrong = difference(run.summary["measurements"], measured, shares=shares) if self.check else []
             if self.check and not measured:
                 wrong = [f"{folder} has no recorded numbers"]
             failed |= bool(wrong)

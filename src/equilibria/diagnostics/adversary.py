@@ -21,7 +21,7 @@ from equilibria.rows import flat, take
 from equilibria.solution import Budget, Solution, Status, require_whole
 from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
-from equilibria.weights import computed_once
+from equilibria.weights import prepared
 
 
 class AttackedScores(NamedTuple):
@@ -182,7 +182,7 @@ def _unrolled_cosine(
 ) -> Function:
     """The cosine to `target` after the budget's steps, and its gradient by backpropagation through them."""
     with torch.no_grad():
-        cell = computed_once(model.cell)
+        cell, injection = prepared(model.cell, injection)
 
     def function(moved: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         example = rows % len(target)

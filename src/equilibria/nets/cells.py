@@ -1,12 +1,30 @@
 """The bodies that nets iterate, made of whatever layers they are given."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from equilibria.layout import beside
+from equilibria.nets.convolutions import is_plain_convolution
+from equilibria.nets.norms import NORMS
+from equilibria.weights import with_attributes
 
 
-class AdditiveCell(nn.Module):
+class Residual(nn.Module):
+    """What cells with two layers and a shortcut share: how they add, and how they cut off."""
+
+    first: nn.Module
+    second: nn.Module
+    add, relu = staticmethod(torch.add), staticmethod(torch.relu)
+
+    def frugal(self) -> nn.Module:
+        """A stand-in that writes over what its convolutions have just made, because new memory is dear."""
+        known = is_plain_convolution(self.first) and is_plain_convolution(self.second)
+        return with_attributes(self, add=_add_over, relu=_relu_over) if known else self
+
+
+class AdditiveCell(Residual):
     """y = N(relu(conv z)),  z' = N(relu(z + N(u + conv y)))."""
 
     def __init__(self, first: nn.Module, second: nn.Module, *norms: nn.Module) -> None:
@@ -15,11 +33,15 @@ class AdditiveCell(nn.Module):
         self.norm_y, self.norm_u, self.norm_z = norms
 
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
-        y = self.norm_y(torch.relu(self.first(z)))
-        return self.norm_z(torch.relu(z + self.norm_u(u + self.second(y))))
+        y = self.norm_y(self.relu(self.first(z)))
+        return self.norm_z(self.relu(self.add(self.norm_u(self.add(self.second(y), u)), z)))
+
+    def prepare(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
+        """Nothing that sees only `u`."""
+        return (self.frugal() if type(self.norm_u) in NORMS else self), (u,)
 
 
-class ResidualBlock(nn.Module):
+class ResidualBlock(Residual):
     """z' = N(relu(z + conv N(relu(conv z))))."""
 
     def __init__(self, first: nn.Module, second: nn.Module, *norms: nn.Module) -> None:
@@ -28,8 +50,8 @@ class ResidualBlock(nn.Module):
         self.norm_y, self.norm_z = norms
 
     def forward(self, z: Tensor) -> Tensor:
-        y = self.norm_y(torch.relu(self.first(z)))
-        return self.norm_z(torch.relu(z + self.second(y)))
+        y = self.norm_y(self.relu(self.first(z)))
+        return self.norm_z(self.relu(self.add(self.second(y), z)))
 
 
 class BlockCell(nn.Module):
@@ -41,3 +63,38 @@ class BlockCell(nn.Module):
 
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
         return self.blocks(z if self.entry is None else self.entry(beside(z, u)))
+
+    def prepare(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
+        """The same map with the part of the convolution that sees only `u` made once: a convolution is linear."""
+        blocks, entry = _frugal(self.blocks), self.entry
+        if not is_plain_convolution(entry) or entry.groups > 1 or u.dtype != entry.weight.dtype:
+            return BlockCell(entry, blocks), (u,)
+        channels = entry.in_channels - u.shape[1], u.shape[1]
+        of_z, of_u = (part.clone() for part in entry.weight.split(channels, dim=1))
+        of_state = with_attributes(entry, weight=of_z, bias=None)
+
+        def step(z: Tensor, constant: Tensor) -> Tensor:
+            seen = of_state(z)
+            if seen.shape != constant.shape:
+                raise ValueError(f"a state of shape {tuple(z.shape)} does not go with an input like {tuple(u.shape)}")
+            return blocks(_add_over(seen, constant))
+
+        return step, (with_attributes(entry, weight=of_u)(u),)
+
+
+def _frugal(blocks: nn.Module) -> nn.Module:
+    """Blocks that reuse memory, as far as they are known."""
+    if type(blocks) is not nn.Sequential:
+        return blocks
+    return nn.Sequential(*(one.frugal() if type(one) is ResidualBlock else one for one in blocks))
+
+
+def _add_over(fresh: Tensor, other: Tensor) -> Tensor:
+    """The sum, written over `fresh`, which nobody else holds, where autograd does not watch."""
+    watched = torch.is_grad_enabled() and (fresh.requires_grad or other.requires_grad)
+    same = fresh.shape == other.shape and fresh.dtype == other.dtype
+    return fresh.add_(other) if same and not watched else fresh + other
+
+
+def _relu_over(fresh: Tensor) -> Tensor:
+    return torch.relu(fresh) if fresh.requires_grad else torch.relu_(fresh)

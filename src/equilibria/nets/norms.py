@@ -33,6 +33,9 @@ class ChannelNorm(nn.Module):
         return torch.addcmul(self.bias.view(shape), centred * scale, self.weight.view(shape))
 
 
+NORMS = (nn.Identity, nn.GroupNorm, ChannelNorm)  # that `norm_layer` makes
+
+
 def norm_layer(kind: Norm, channels: int, groups: int = 8) -> nn.Module:
     """For states (batch, channels, ...). `layer` is group norm with one group: over the whole state."""
     if kind == "none":

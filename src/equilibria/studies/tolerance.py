@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from equilibria.studies.base import Row
+from equilibria.training.runs import ON_THE_EDGE
 
 ALIGNMENTS = ("alignment", "cosine", "centred", "gaussian", "laplacian", "inverse_multiquadric", "attacked_alignment")
 RESIDUALS = ("residual", "last_step", "distance", "apart", "trace", "cycle_size")  # parts of names: only sizes count
 SHARES = ("score", "accuracy", "right", "share", "auroc", "constant", "same", "agreement")  # parts of names
 CLOCKS = ("seconds", "milliseconds")  # parts of names of times, which are the machine's
 SETTINGS = ("difficulty", "steps", "examples", "aligned", "run", "trained_at", "size")  # numbers that do not change
-EXAMPLES = 2  # that may change sides
 AA = 0.01
 TENFOLD = 10.0
 SMALL = 1e-5  # residuals below it are all the same
@@ -69,7 +69,7 @@ def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
 def _compared_lists(name: str, before: list, now: list, row: Row, errors: bool) -> str:
     """Of many numbers their means, of residuals the geometric ones; of words how many changed."""
     old, new = _flat(before), _flat(now)
-    sizes, few = any(part in name for part in RESIDUALS), max(EXAMPLES, 0.1 * len(old))
+    sizes, few = any(part in name for part in RESIDUALS), max(ON_THE_EDGE, 0.1 * len(old))
     if abs(len(old) - len(new)) > (few if sizes else 0):
         return f"{name} has {len(new)} entries and had {len(old)}"
     changed = sum(one != other for one, other in zip(old, new, strict=False))
@@ -104,15 +104,15 @@ def tolerance(name: str, value: float, row: Row, *, errors: bool = False) -> flo
         if errors or not 0 <= value <= 1:
             return max(RELATIVE * abs(value), ABSOLUTE)
         examples = max(1, row.get("examples", 0) or 1)
-        return max(EXAMPLES / examples, math.sqrt(value * (1 - value) / examples)) if examples > 1 else RELATIVE
+        return max(ON_THE_EDGE / examples, math.sqrt(value * (1 - value) / examples)) if examples > 1 else RELATIVE
     if name == "steps" and row.get("budget") == "best":  # of steps that are equally good the first counts
-        return max(EXAMPLES, 0.2 * value)
+        return max(ON_THE_EDGE, 0.2 * value)
     if name in SETTINGS:
         return 0
     if isinstance(value, int):  # so many of the examples
         examples = max(1, row.get("examples", 0) or 1)
         share = min(max(value / examples, 0.0), 1.0)
-        return max(EXAMPLES, math.sqrt(examples * share * (1 - share)))
+        return max(ON_THE_EDGE, math.sqrt(examples * share * (1 - share)))
     return max(RELATIVE * abs(value), ABSOLUTE)
 
 

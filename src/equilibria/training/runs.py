@@ -32,6 +32,7 @@ except ImportError:  # not on Windows, where nobody guards the folder
 
 STATE = re.compile(r"state-(\d+)-([0-9a-f]{16})\.safetensors")
 KEPT_STATES = 2
+ON_THE_EDGE = 2  # examples that may change sides where sums are rounded otherwise
 
 
 class AnotherRun(ValueError):
@@ -214,17 +215,18 @@ def as_line(thing: Any) -> dict[str, Any]:
     }
 
 
-def difference(recorded: list[dict[str, Any]], measured: list[Any]) -> list[str]:
+def difference(recorded: list[dict[str, Any]], measured: list[Any], *, shares: bool) -> list[str]:
     """A sentence for each number that was measured again and is not what was recorded, beyond rounding.
 
-    The instances are the same, so scores may move only where an answer is on the edge: by half a standard
-    error, or by one example in a thousand where all answers were alike.
+    The instances are the same, so scores may move only where an answer is on the edge: by half a standard error, or if
+    they are shares of right answers by two examples; errors by a thousandth of what lies between them and a constant.
     """
     wrong = []
     for before, now in zip(recorded, measured, strict=True):
         where = f"difficulty {now.difficulty}, {now.steps} steps"
         reach = abs(before["constant"] - before["score"]) if before["score"] is not None else 0.0
-        allowed = max(0.5 * (before["standard_error"] or 0.0), 1e-3 * reach, 1e-7)
+        edge = ON_THE_EDGE / before["examples"] if shares else 1e-3 * reach
+        allowed = max(0.5 * (before["standard_error"] or 0.0), edge) + 1e-7
         again = as_line(now)
         for name, tolerance in (("score", allowed), ("alignment", 5e-3), ("diverged", 0)):
             old, new = before[name], again[name]
