@@ -17,10 +17,14 @@ from equilibria.training.team import Team
 LONG = replace(RECIPE, optim=Optim(steps=200, batch=32, lr=3e-4, averaging=0.9), evaluation=Evaluation(), select="last")
 
 
-def torchrun(processes: int, recipe: Path, folder: Path) -> subprocess.CompletedProcess:
+def torchrun(processes: int, *program: str | Path) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    command += ["-m", "equilibria", "train", str(recipe), "--out", str(folder), "--threads", "1", "--json"]
+    command += map(str, program)
     return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+def train_in(processes: int, recipe: Path, folder: Path) -> subprocess.CompletedProcess:
+    return torchrun(processes, "-m", "equilibria", "train", recipe, "--out", folder, "--threads", "1", "--json")
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ def recipe_file(tmp_path) -> Path:
 
 def test_two_processes_take_the_steps_of_one(tmp_path, recipe_file):
     alone = train(LONG, tmp_path / "alone")
-    finished = torchrun(2, recipe_file, tmp_path / "two")
+    finished = train_in(2, recipe_file, tmp_path / "two")
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert json.loads(finished.stdout)["id"] == LONG.id, "printed once, by the leader"
     two = Run(tmp_path / "two")
@@ -46,13 +50,36 @@ def test_two_processes_take_the_steps_of_one(tmp_path, recipe_file):
 def test_another_number_of_processes_goes_on(tmp_path, recipe_file):
     alone = train(LONG, tmp_path / "alone")
     interrupted(tmp_path / "run", 80, LONG)
-    finished = torchrun(2, recipe_file, tmp_path / "run")
+    finished = train_in(2, recipe_file, tmp_path / "run")
     assert finished.returncode == 0, finished.stderr[-2000:]
     losses = torch.tensor([loss for _, loss in loss_lines(Run(tmp_path / "run"))])
     expected = torch.tensor([loss for _, loss in loss_lines(alone)])
     torch.testing.assert_close(losses, expected, rtol=0, atol=1e-5)
-    again = torchrun(2, recipe_file, tmp_path / "run")
-    assert again.returncode == 0, "a finished run is told again, and nobody waits for anybody"
+    again = train_in(2, recipe_file, tmp_path / "run")
+    assert again.returncode == 0, f"a finished run is told again, and nobody waits for anybody: {again.stderr[-2000:]}"
+
+
+LEFT_BEHIND = """
+import atexit, sys
+from pathlib import Path
+
+def tell():
+    print([(one / "comm").read_text().strip() for one in Path("/proc/self/task").iterdir()])
+
+atexit.register(tell)  # before anything else is, so that it is called last
+from equilibria.training import Recipe, train
+train(Recipe.load(Path(sys.argv[1])), sys.argv[2])
+"""
+
+
+def test_nothing_runs_on_when_the_interpreter_is_taken_down(tmp_path, recipe_file):
+    """A thread of gloo that frees a tensor in that moment would abort the process."""
+    (tmp_path / "script.py").write_text(LEFT_BEHIND)
+    for what in ("trained", "found finished"):
+        done = torchrun(2, tmp_path / "script.py", recipe_file, tmp_path / "run")
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout.count("[") == 2, what
+        assert "gloo" not in done.stdout, what
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():

@@ -9,6 +9,7 @@ import atexit
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -34,6 +35,9 @@ class Team:
         if size == 1:
             return cls()
         if not dist.is_initialized():
+            # Functions of this module keep the group that there is when it is imported as a default, which torch's
+            # optimisers do: then nobody could take the group down.
+            import_module("torch.distributed.nn")
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
             atexit.register(_leave)
         return cls(dist.get_rank(), size)
@@ -103,6 +107,6 @@ class Team:
 
 
 def _leave() -> None:
-    """Hang up in order: threads of gloo that are still running when the interpreter is taken down may abort it."""
+    """Hang up: gloo's threads that still run, and free a tensor, while the interpreter is taken down abort it."""
     if dist.is_initialized():
         dist.destroy_process_group()
