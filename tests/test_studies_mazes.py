@@ -52,6 +52,8 @@ def stress_rows(independent, dependent, examples=500):
             "alignment": 0.9,
             "score": 1.0,
             "attacked_alignment": 0.9 if kind == "independent" else 0.5,
+            "alignment_each": [0.9] * examples,
+            "attacked_alignment_each": [0.9 if kind == "independent" else 0.5] * examples,
             "attacked_score": independent if kind == "independent" else dependent,
             "examples": examples,
         }
@@ -72,12 +74,13 @@ def test_attacks_are_judged_by_what_is_left():
 
 def test_attacks_are_judged_by_where_they_lead():
     def of_ends(alignment, attacked):
-        rows = [row | {"alignment": alignment, "attacked_alignment": attacked} for row in stress_rows(1.0, 0.0)]
-        return verdicts("stress_test", rows)[1::2]
+        ends = {"alignment_each": alignment, "attacked_alignment_each": attacked}
+        return verdicts("stress_test", [row | ends for row in stress_rows(1.0, 0.0)])[1::2]
 
-    assert of_ends(0.995, 0.99) == ["holds", "does not hold"] * 2
-    assert of_ends(0.99, 0.5) == ["does not hold", "holds"] * 2
-    assert of_ends(0.99, None) == ["cannot tell"] * 4
+    assert of_ends([0.995] * 20, [0.99] * 20) == ["holds", "does not hold"] * 2
+    assert of_ends([0.99] * 20, [0.5] * 20) == ["does not hold", "holds"] * 2
+    assert of_ends([0.99] * 20, [0.99] * 19 + [0.5]) == ["cannot tell"] * 4  # one example: it may be chance
+    assert of_ends([0.99] * 20, [None] * 20) == ["cannot tell"] * 4
 
 
 def convergence_rows(solved, alignment, residual):
@@ -210,6 +213,8 @@ def test_an_attack_starts_from_what_the_net_does_anyway(untrained):
     (row,) = Stress(9, 3, 2, 1, 1, 2, 4).rows(model, recipe)
     assert row["attacked_alignment"] <= 1.0
     assert row["attacked_alignment"] <= row["alignment"] + 1e-3  # it begins from the swapped states of the AA score
+    for name in ("alignment", "attacked_alignment"):
+        assert sum(row[f"{name}_each"]) / 3 == pytest.approx(row[name], abs=1e-3)
 
 
 def test_two_solvers_are_compared_on_the_same_mazes(untrained):

@@ -42,17 +42,11 @@ def minimise(
 
     The rules are those of `torch.optim.LBFGS(lr=1, line_search_fn="strong_wolfe")` on each sample alone: a
     sample ends when its largest partial derivative, its largest move or its gain is within the tolerance, or when
-    rounding would explain the gain, or after 5/4 as many evaluations as updates. Samples that have ended are not
-    evaluated again.
+    rounding would explain the gain. Samples that have ended are not evaluated again. Torch also bounds the number of
+    evaluations, at 5/4 of the updates; here a line search may take as many as it needs, up to `trials`.
     """
     x, rows = x.clone(), torch.arange(len(x), device=x.device)
-    spent = torch.zeros_like(rows)  # evaluations
-
-    def counted(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        spent[rows] += 1
-        return function(x, rows)
-
-    value, grad = counted(x, rows)
+    value, grad = function(x, rows)
     pairs = _Pairs(x.new_zeros(memory, *x.shape), x.new_zeros(memory, *x.shape), x.new_zeros(memory, len(x)))
     taken = torch.zeros_like(rows)
     live = value.isfinite() & (grad.abs().amax(1) > tolerance_grad)  # (batch,)
@@ -65,7 +59,7 @@ def minimise(
         if update == 0:
             step = (1 / grad[at].abs().sum(1)).clamp(max=1)  # nothing is known yet of the size of things
         least = (torch.finfo(x.dtype).eps * value[at].abs()).clamp(min=tolerance_change)  # gain worth a move
-        length, new_value, new_grad = _search(counted, x[at], value[at], grad[at], direction, step, least, at, trials)
+        length, new_value, new_grad = _search(function, x[at], value[at], grad[at], direction, step, least, at, trials)
         move = length[:, None] * direction
         _remember(pairs, at, move, new_grad - grad[at])
         gain = value[at] - new_value

@@ -1,10 +1,9 @@
 """Table 1: does an adversary find a start from which a net ends elsewhere?"""
 
-import math
 from collections.abc import Sequence
 
 from equilibria.studies.base import Cells, Member, Row, Step, TableStudy, numbers, pick
-from equilibria.studies.claims import Claim, Verdict, judge, share
+from equilibria.studies.claims import Claim, difference, in_words, judge, mean, share
 from equilibria.studies.measures.stress import Stress
 from equilibria.studies.scales import Scale
 from equilibria.studies.zoo import string_nets
@@ -20,7 +19,7 @@ PAPER = {  # AA, accuracy in per cent, and both under attack
 DIFFICULTY = {"mazes": 13, "prefix sums": 64}
 SEARCH = {"mazes": 60, "prefix sums": 55}  # steps among which the path-dependent nets get their best
 SAME = 0.01  # a fall of AA up to this is none
-RESTARTS, THROUGH = 1, 32  # first guesses per example, and steps that the gradient goes through
+RESTARTS, THROUGH = 3, 32  # first guesses per example, and steps that the gradient goes through
 
 
 class StressTest(TableStudy):
@@ -74,18 +73,17 @@ class StressTest(TableStudy):
 
 
 def _moved(task: str, kind: str, row: Row) -> Claim:
-    """Whether the end that the adversary finds is another one. Means only, of a few hundred examples: no interval."""
-    usual, attacked = numbers([row["alignment"], row["attacked_alignment"]])
-    fall, published, stays = usual - attacked, PAPER[task, kind], kind == PI
-    as_said = fall <= SAME if stays else fall > SAME
-    verdict = Verdict.OPEN if math.isnan(fall) else Verdict.HOLDS if as_said else Verdict.FAILS
-    return Claim(
+    """Whether the ends that the adversary finds are others than those from other examples' states."""
+    usual, attacked, stays = numbers(row["alignment_each"]), numbers(row["attacked_alignment_each"]), kind == PI
+    published = PAPER[task, kind]
+    return judge(
         f"{task}: an attack {'does not lower' if stays else 'lowers'} the AA of a {kind.replace(' ', '-')} net",
-        verdict,
-        f"AA {usual:.4g}, under attack {attacked:.4g}; wanted: a fall of {'at most' if stays else 'more than'} {SAME}",
+        difference(usual, attacked),
+        above=None if stays else SAME,
+        below=SAME if stays else None,
+        what="under attack AA falls by {}",
         paper=f"{published[0]:g}, under attack {published[2]:g}",
-        value=None if math.isnan(attacked) else attacked,
-        remark="Without an interval.",
+        remark=f"AA {in_words(mean(usual))}, under attack {in_words(mean(attacked))}.",
     )
 
 

@@ -8,7 +8,7 @@ from equilibria.diagnostics import alignment_score, attack
 from equilibria.model import EquilibriumModel
 from equilibria.solution import Budget
 from equilibria.studies.base import Measure, Row
-from equilibria.studies.measures.profile import SEED, best_steps, instances, mean, split
+from equilibria.studies.measures.profile import SEED, best_steps, instances, mean, rounded, split
 from equilibria.training import Recipe
 
 AT_ONCE = 64  # examples that are attacked together: the unrolled solve of each is in memory
@@ -21,6 +21,8 @@ class Stress(Measure):
     With `search` the net takes the number of steps, up to this, after which it scores best; otherwise `steps`.
     Gradients go `through` so many steps; where an attacked start leads is judged with all of them.
     """
+
+    version = 2
 
     difficulty: int
     examples: int
@@ -56,15 +58,18 @@ class Stress(Measure):
             usual_score.append(scores.usual)
             attacked_score.append(scores.attacked)
             diverged += int(found.diverged.sum())
+        alignment, attacked = torch.cat(alignment), torch.cat(attacked)
         return [
             {
                 "difficulty": self.difficulty,
                 "steps": budget.steps,
                 "examples": self.examples,
-                "alignment": mean(torch.cat(alignment)),
+                "alignment": mean(alignment),
                 "score": mean(torch.cat(usual_score)),
-                "attacked_alignment": mean(torch.cat(attacked)),
+                "attacked_alignment": mean(attacked),
                 "attacked_score": mean(torch.cat(attacked_score)),
                 "attacked_diverged": diverged,
+                "alignment_each": rounded(alignment),
+                "attacked_alignment_each": rounded(attacked),
             }
         ]
