@@ -11,6 +11,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from equilibria.model import EquilibriumModel
+from equilibria.solvers import Anderson
 from equilibria.studies import SCALES, STUDIES, Claim, Measure, Member, Row, Scale, Step, Study
 from equilibria.studies.base import everything, values
 from equilibria.studies.claims import difference, judge
@@ -64,7 +65,7 @@ class Small(Study):
         nets = [
             Member("unroll", base),
             Member("unroll", changed),
-            Member("solver", in_way(replace(base, name="small, solver"), "solver")),
+            Member("solver", in_way(replace(base, name="small, solver"), "solver", through=Anderson(memory=3))),
         ]
         return everything(nets, *self.measures)
 

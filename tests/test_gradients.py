@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -50,6 +51,36 @@ def test_backprop_reaches_the_start(solver):
     assert torch.autograd.gradcheck(lambda z0: Backprop().solve(f, z0, u, solver=solver, budget=Budget(6)).z, (z0,))
 
 
+def replayed(f, z: Tensor, u: Tensor, *, memory: int, steps: int) -> Tensor:
+    """Anderson's method with weights by ordinary least squares, over all residuals, which no gradient goes through."""
+    images, residuals = [], []
+    for _ in range(steps):
+        images, residuals = [*images, f(z, u)][-memory:], [*residuals, (f(z, u) - z).detach()][-memory:]
+        z = images[-1]
+        if len(images) > 1:
+            moves = torch.stack([residuals[-1] - one for one in residuals[:-1]], dim=2)  # (batch, n, m)
+            weights = torch.linalg.lstsq(moves, residuals[-1][..., None]).solution[..., 0]  # (batch, m)
+            for i, one in enumerate(images[:-1]):
+                z = z - weights[:, i, None] * (images[-1] - one)
+    return z
+
+
+@pytest.mark.parametrize("last", [None, 4])
+def test_constant_weights_are_taken_as_given(last):
+    f, u = tanh_cell(batch=3, n=12)
+    u.requires_grad_()
+    start, solver = torch.zeros_like(u), Anderson(memory=3, ridge=0, constant_weights=True)
+    found = Backprop(last=last).solve(f, start, u, solver=solver, budget=Budget(6)).z
+    usual = Backprop(last=last).solve(f, start, u, solver=replace(solver, constant_weights=False), budget=Budget(6)).z
+    torch.testing.assert_close(found, usual, rtol=0, atol=1e-12)
+    wanted = replayed(f, start, u, memory=3, steps=6)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+    of_found, of_usual, of_wanted = (torch.autograd.grad(z.sum(), u)[0] for z in (found, usual, wanted))
+    assert (of_found - of_usual).norm() > 1e-3 * of_usual.norm(), "the weights have a derivative, which is left out"
+    if last is None:
+        torch.testing.assert_close(of_found, of_wanted, rtol=1e-6, atol=1e-6)
+
+
 def test_backprop_is_right_twice():
     u = torch.randn(2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64, requires_grad=True)
     W = affine(n=3, radius=0.6).W.requires_grad_()
@@ -92,7 +123,7 @@ def test_backprop_takes_every_step_while_it_records_and_stops_early_when_not(gra
     assert solution.steps[0] < 20
 
 
-@pytest.mark.parametrize("solver", EVERY_SOLVER, ids=repr)
+@pytest.mark.parametrize("solver", [*EVERY_SOLVER, Anderson(constant_weights=True)], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_backprop_long_past_convergence(solver, dtype):
     """Moves at the level of rounding must not be divided by their own length."""

@@ -1,11 +1,12 @@
 """Anderson acceleration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from equilibria.describe import LATER
 from equilibria.solution import require_share, require_whole
 from equilibria.solve import Solver
 from equilibria.solvers.history import above_rounding, put, put_difference, recorded
@@ -31,11 +32,17 @@ class Anderson(Solver):
     Differences of residuals stay well conditioned where the residuals themselves become parallel. A step
     changes only one row of the Gram matrix. `ridge` is relative to each diagonal element, so it means the
     same however small the residuals have become; a difference of zero gets no weight.
+
+    With `constant_weights`, backpropagation through the solver takes gamma as given. Where differences are nearly
+    parallel, as those of an untrained cell are, its derivative is large and says little: training through 32 steps
+    then fails. What is left is the derivative of a linear combination of cells, which also goes to that of the
+    fixed point.
     """
 
     memory: int = 5
     ridge: float = 1e-8
     mixing: float = 1.0
+    constant_weights: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         require_whole("memory", self.memory, least=2, why="Picard() is the solver without memory")
@@ -49,16 +56,18 @@ class Anderson(Solver):
 
     def propose(self, z: Tensor, fz: Tensor, memory: _Memory) -> tuple[Tensor, _Memory]:
         taken, g, dp, p_last, gram = memory
-        in_place = not recorded(z, fz, g, dp, p_last, gram)
+        p = fz if self.mixing == 1 else torch.lerp(z, fz, self.mixing)
+        if self.constant_weights:
+            z, fz = z.detach(), fz.detach()  # from here on they only decide the weights
+        in_place = not recorded(z, fz, g, gram)
         size = self.memory - 1
         now, before, newest = size + taken % 2, size + (taken + 1) % 2, (taken - 1) % size
-        p = fz if self.mixing == 1 else torch.lerp(z, fz, self.mixing)
         g = put_difference(g, now, fz, z, in_place=in_place)
         if taken == 0:
             return p, _Memory(1, g, dp, p, gram)
 
         g = put_difference(g, newest, g[:, now], g[:, before], in_place=in_place)
-        dp = put_difference(dp, newest, p, p_last, in_place=in_place)
+        dp = put_difference(dp, newest, p, p_last, in_place=not recorded(p, dp, p_last))
         m = min(taken, size)
         pair = g[:, newest : now + 1 : now - newest]  # (batch, 2, n): the newest difference and g, not copied
         dots = torch.bmm(pair, g[:, :m].mT)  # (batch, 2, m)

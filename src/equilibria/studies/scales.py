@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from equilibria.nets import ConvNet, DenseNet, GraphNet
+from equilibria.solve import Solver
+from equilibria.solvers import Anderson
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
 from equilibria.training import RECIPES, Recipe
 from equilibria.training.depths import Depth, Fixed, Uniform
@@ -45,6 +47,7 @@ class Scale:
     summary: str
     strings: Recipe  # unrolled from zero, backpropagated: the baseline of the prefix sums
     string_factors: Factors
+    differentiated: Solver  # that nets backpropagate through, where they use one
     free_strings: Recipe  # what the net without injection is made of
     mazes: Recipe  # unrolled from zero, backpropagated: what the categories of maze nets change
     settled_mazes: Recipe  # the net that is most path independent
@@ -91,6 +94,7 @@ def _paper() -> Scale:
         summary="the paper's own settings: hours for a net, on a GPU",
         strings=strings,
         string_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+        differentiated=Anderson(memory=3),  # Appendix C
         free_strings=strings,
         mazes=mazes,
         settled_mazes=mazes,
@@ -158,6 +162,7 @@ def _laptop(paper: Scale) -> Scale:
         summary="small nets and short trainings, for two cores without a GPU",
         strings=strings,
         string_factors=Factors(rates=(3e-3, 1e-3, 3e-4)),
+        differentiated=Anderson(memory=3, constant_weights=True),  # otherwise nets of 32 steps do not learn
         free_strings=replace(  # with group norm, in 900 steps at this rate, it does not learn
             strings,
             net=ConvNet(width=32, injection="add", norm="channel"),
@@ -224,6 +229,7 @@ def _smoke(laptop: Scale) -> Scale:
         summary="everything once, in seconds, with nets that have learned nothing: for tests",
         strings=tiny(laptop.strings, net=string),
         string_factors=few(laptop.string_factors),
+        differentiated=laptop.differentiated,
         free_strings=tiny(laptop.free_strings, net=string),
         mazes=tiny(laptop.mazes, net=maze),
         settled_mazes=tiny(laptop.settled_mazes, net=maze, depth=Fixed(3)),

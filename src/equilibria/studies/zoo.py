@@ -6,16 +6,17 @@ from itertools import product
 from equilibria.gradients import Backprop, Gradient, Implicit, Phantom
 from equilibria.nets import ConvNet, DenseNet, Feedforward, GraphNet
 from equilibria.solution import Budget
-from equilibria.solvers import Anderson, Broyden
+from equilibria.solve import Solver
+from equilibria.solvers import Broyden
 from equilibria.studies.base import Member
-from equilibria.studies.scales import Scale
+from equilibria.studies.scales import PAPER, Scale
 from equilibria.training import Recipe
 from equilibria.training.depths import Fixed
 from equilibria.training.extras import AlignmentPenalty, Progressive
 from equilibria.training.recipe import Pretraining
 from equilibria.training.starts import Mixed, Projected, Start
 
-SOLVER = Anderson(memory=3)  # of the paper, Appendix C, forward and backward
+SOLVER = PAPER.differentiated  # forward and backward
 IMPLICIT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
 
 # What each category of prefix-sum nets does differently from the first.
@@ -24,11 +25,19 @@ STRING_CATEGORIES = ("unroll", "solver", "implicit", "mixed", "random depth", "p
 WAYS = ("unroll", "solver", "implicit")
 
 
-def in_way(recipe: Recipe, way: str) -> Recipe:
-    """The same recipe, solved and differentiated in one of the three ways that the paper compares."""
-    if way == "unroll":
-        return recipe
-    return replace(recipe, solver=SOLVER, gradient=Backprop() if way == "solver" else IMPLICIT)
+def in_way(recipe: Recipe, way: str, *, through: Solver) -> Recipe:
+    """The same recipe, solved and differentiated in one of the three ways that the paper compares.
+
+    `through` is the solver that is backpropagated through.
+    """
+    match way:
+        case "unroll":
+            return recipe
+        case "solver":
+            return replace(recipe, solver=through, gradient=Backprop())
+        case "implicit":
+            return replace(recipe, solver=SOLVER, gradient=IMPLICIT)
+    raise ValueError(f"unknown way {way!r} to train a net; use one of {', '.join(WAYS)}")
 
 
 def string_nets(scale: Scale, category: str) -> list[Recipe]:
@@ -54,7 +63,7 @@ def string_nets(scale: Scale, category: str) -> list[Recipe]:
             case "penalty":
                 net = replace(net, extras=(AlignmentPenalty(normalise=True),))
             case _:
-                net = in_way(net, category)
+                net = in_way(net, category, through=scale.differentiated)
         nets.append(net)
     return nets
 
@@ -178,5 +187,5 @@ def dense_nets(scale: Scale, task: str) -> list[Member]:
             optim=replace(base.optim, lr=rate),
             seed=seed,
         )
-        members.append(Member(way, in_way(recipe, way)))
+        members.append(Member(way, in_way(recipe, way, through=scale.differentiated)))
     return members
