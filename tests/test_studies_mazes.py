@@ -139,9 +139,11 @@ def test_error_falls_with_alignment(name):
                 "centred": -0.03 * i,
                 "score": 0.5 + sign * 0.01 * i,
                 "constant": 0.6,
+                "budget": budget,
             }
             for i in range(18)
             for difficulty in study.difficulties
+            for budget in ("large", "training")
         ]
 
     better = 1 if name == "blurry_mnist" else -1
@@ -150,6 +152,29 @@ def test_error_falls_with_alignment(name):
     FigureCanvasAgg(study.draw(rows(better))).draw()
     points = study.points(rows(better))
     assert [point["x"] for point in points.points] == pytest.approx([0.3 + 0.03 * i for i in range(18)])
+
+
+def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
+    def verdict(learned, after):
+        rows = [
+            {
+                "category": "unroll",
+                "name": f"net {i}",
+                "net": str(i),
+                "difficulty": 2.0,
+                "alignment": 1.0,
+                "centred": 1.0,
+            }
+            | {"constant": 0.1, "budget": budget, "score": score}
+            for i in range(18)
+            for budget, score in (("training", learned), ("large", after))
+        ]
+        return verdicts("blurry_mnist", rows + [row | {"difficulty": 5.0} for row in rows if row["budget"] == "large"])[
+            2
+        ]
+
+    assert verdict(0.97, 0.3) == "holds"
+    assert verdict(0.9, 0.97) == "does not hold"
 
 
 @pytest.fixture(scope="module")

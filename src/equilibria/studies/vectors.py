@@ -95,8 +95,11 @@ class ErrorByAlignment(Study):
 
     def nets(self, rows: Sequence[Row], *, hard: bool) -> list[Row]:
         """One row per net, with the mean AA and error over the difficulties that were, or were not, trained on."""
-        found = averaged(self._part(rows, hard=hard), "alignment", "centred", "score")
-        return [net | {"error": self.error_of(net["score"])} for net in found]
+        return self.with_errors(averaged(self._part(rows, hard=hard), "alignment", "centred", "score"))
+
+    def with_errors(self, nets: Sequence[Row]) -> list[Row]:
+        """The same with the error of each."""
+        return [net | {"error": self.error_of(net["score"])} for net in nets]
 
     def averaged_error(self, rows: Sequence[Row], name: str, *, hard: bool) -> float:
         numbers = values(self._part(rows, hard=hard), name)
@@ -107,5 +110,9 @@ class ErrorByAlignment(Study):
         """The error that a score means."""
 
     def _part(self, rows: Sequence[Row], *, hard: bool) -> list[Row]:
-        easy = tuple(one for one in self.difficulties if one not in self.harder)
-        return pick(rows, difficulty=self.harder if hard else easy)
+        return pick(rows, difficulty=self.harder if hard else self.easy, budget="large")
+
+    @property
+    def easy(self) -> tuple[int | float, ...]:
+        """Those that training saw."""
+        return tuple(one for one in self.difficulties if one not in self.harder)
