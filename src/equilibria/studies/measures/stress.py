@@ -11,7 +11,7 @@ from equilibria.studies.base import Measure, Row
 from equilibria.studies.measures.profile import SEED, best_steps, instances, mean, rounded, split
 from equilibria.training import Recipe
 
-AT_ONCE = 64  # examples that are attacked together: the unrolled solve of each is in memory
+AT_ONCE = 64  # starts that are searched for together: the unrolled solve of each is in memory
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Stress(Measure):
             budget = Budget(best_steps(model, recipe.task, batch, recipe.solver, self.search))
         rng = torch.Generator().manual_seed(SEED)
         alignment, attacked, usual_score, attacked_score, diverged = [], [], [], [], 0
-        for part in split(batch, self.others + 1, at_once=AT_ONCE):
+        for part in split(batch, self.others + 1, at_once=AT_ONCE // self.restarts):
             aligned = alignment_score(model, part.x, others=self.others, budget=budget, rng=rng)
             found = attack(
                 model,
