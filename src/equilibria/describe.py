@@ -6,6 +6,7 @@ A part that is one of several kinds, such as a solver, is written with its name 
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
 import types
@@ -74,7 +75,7 @@ def inside(kind: Any, data: Any, name: str, registries: Registries) -> Any:
     kind = _without_none(kind)
     if isinstance(kind, type) and kind in registries:
         kind = registries[kind][data["kind"]]
-    return typing.get_type_hints(kind)[name] if dataclasses.is_dataclass(kind) else get_args(kind)[0]
+    return _annotations(kind)[name] if dataclasses.is_dataclass(kind) else get_args(kind)[0]
 
 
 def complete(data: Any, kind: Any, registries: Registries, where: str) -> Any:
@@ -114,10 +115,13 @@ def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
     return _dataclass(data, members[data["kind"]], registries, where)
 
 
+_annotations = functools.cache(typing.get_type_hints)  # which takes longer than everything else here
+
+
 def _dataclass(data: Any, kind: type, registries: Registries, where: str) -> Any:
     if not isinstance(data, dict):
         raise _wrong(where, data, f"the fields of {kind.__name__}")
-    annotations = typing.get_type_hints(kind)
+    annotations = _annotations(kind)
     if any(members.get(data.get("kind", "")) is kind for members in registries.values()):
         data = {key: value for key, value in data.items() if key != "kind"}  # the annotation said it already
     known = [field.name for field in dataclasses.fields(kind)]

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -167,7 +168,7 @@ class Recipe:
         model.solver, model.gradient = self.solver, self.gradient
         return model
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Twelve digits that name what the recipe makes: equal exactly for recipes that make the same."""
         same = to_data(Recipe.from_data(self.data()), KINDS, brief=True)
