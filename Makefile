@@ -35,7 +35,7 @@ screenshots: $(READY) browser  # of the explorer, for the docs
 	$(BIN)/python docs/screenshots.py
 
 check-results: $(READY)  # measures every shipped net and every study again, without training
-	$(BIN)/equilibria evaluate results/*/*/seed-* --check
+	ls -d results/*/*/seed-* | xargs -n 1 -P $$(getconf _NPROCESSORS_ONLN) $(BIN)/equilibria evaluate --check --threads 1
 	$(BIN)/equilibria reproduce --all --check
 
 $(READY): pyproject.toml constraints.txt
