@@ -7,7 +7,7 @@ import torch
 from problems import affine, rng, two_basins
 from torch import Tensor, nn
 
-from equilibria import Budget, EquilibriumModel
+from equilibria import Anderson, Budget, EquilibriumModel, Picard
 from equilibria.diagnostics import attack
 from equilibria.diagnostics.lbfgs import minimise
 from equilibria.tasks import Batch, PrefixSum
@@ -170,6 +170,35 @@ def test_scores_before_and_under_attack():
     assert scores.attacked.tolist() == [0, 0, 0, 0]
     with pytest.raises(ValueError, match="4 examples were attacked and the batch has 2"):
         found.scores(answer, task, Batch(batch.x[:2], batch.y[:2], 8))
+
+
+def test_an_attack_that_leads_to_infinity_leaves_no_answer():
+    """The usual start is 0, and stays there; every other grows."""
+    task = PrefixSum()
+    batch = task.sample(4, 8, rng())
+    right = task.perfect(batch)
+    grows = EquilibriumModel(nn.Identity(), lambda z, u: 1e30 * z, lambda z: z + right, init=lambda u: 0 * right)
+    found = attack(grows, batch.x, budget=Budget(8), restarts=[torch.ones_like(right)], updates=0, rng=rng())
+    assert found.diverged.tolist() == [found.tried] * 4
+    scores = found.scores(grows, task, batch)
+    assert scores.usual.tolist() == [1, 1, 1, 1]
+    assert scores.attacked.tolist() == [0, 0, 0, 0]
+
+
+def test_what_searching_adds_to_the_first_guesses_is_told():
+    x = 0.5 + torch.rand(6, 3, generator=rng())
+    model = of(both_basins, lambda u: u)
+    before = attack(model, x, budget=Budget(30), restarts=1, updates=0, rng=rng())
+    after = attack(model, x, budget=Budget(30), restarts=1, updates=20, through=4, rng=rng())
+    assert torch.equal(before.guessed, before.cosine)
+    assert torch.equal(after.guessed, before.cosine)
+    assert bool((after.cosine <= after.guessed).all())
+
+
+@pytest.mark.parametrize("solver", [Picard(), Anderson()], ids=repr)
+def test_a_map_that_does_not_look_at_its_state_can_be_attacked(solver):
+    found = attack(of(lambda z, u: torch.tanh(u)), torch.rand(3, 4), budget=Budget(8), solver=solver, rng=rng())
+    assert found.cosine.tolist() == pytest.approx([1, 1, 1])
 
 
 @pytest.mark.parametrize(

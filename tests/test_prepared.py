@@ -4,6 +4,7 @@ import pytest
 import torch
 from problems import rng
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard, solve
 from equilibria.gradients import Implicit, Phantom
@@ -112,14 +113,38 @@ def conv(inputs: int = 8, **options) -> nn.Conv1d:
 
 
 def additive(first: nn.Module, second: nn.Module) -> AdditiveCell:
-    return AdditiveCell(first, second, *(nn.Identity() for _ in range(3)))
+    return AdditiveCell(first, second, *norms(3))
 
 
 def blocks(
     entry: nn.Module | None = None, first: nn.Module | None = None, second: nn.Module | None = None
 ) -> BlockCell:
-    block = ResidualBlock(first or conv(), second or conv(), nn.Identity(), nn.Identity())
+    block = ResidualBlock(first or conv(), second or conv(), *norms(2))
     return BlockCell(entry or conv(16), nn.Sequential(block))
+
+
+def norms(count: int) -> list[nn.Module]:
+    return [nn.Identity() for _ in range(count)]
+
+
+def twice(layer: nn.Module) -> BlockCell:
+    block = ResidualBlock(layer, conv(), *norms(2))
+    return BlockCell(conv(16), nn.Sequential(block, block))
+
+
+class Smooth(ResidualBlock):
+    def _relu(self, fresh: Tensor) -> Tensor:
+        return torch.tanh(fresh)
+
+
+class SmoothCell(AdditiveCell):
+    def _relu(self, fresh: Tensor) -> Tensor:
+        return torch.tanh(fresh)
+
+
+class Called(BlockCell):
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return 2 * super().__call__(*inputs)
 
 
 UNUSUAL = {
@@ -137,6 +162,11 @@ UNUSUAL = {
     "added, a norm that returns its input's own": lambda: AdditiveCell(
         conv(), conv(), *(nn.Dropout() for _ in range(3))
     ),
+    "a block in two places, with weight norm": lambda: twice(weight_norm(conv())),
+    "a layer in two places, with weight norm": lambda: additive(*2 * [weight_norm(conv())]),
+    "a block of another class": lambda: BlockCell(conv(16), nn.Sequential(Smooth(conv(), conv(), *norms(2)))),
+    "a cell of another class": lambda: SmoothCell(conv(), conv(), *norms(3)),
+    "a cell that is called otherwise": lambda: Called(conv(16), blocks().blocks),
     "another class": lambda: Doubled(conv(16), blocks().blocks),
 }
 
@@ -147,12 +177,17 @@ def test_unusual_cells_give_what_they_give_when_called(what):
     cell = UNUSUAL[what]().eval()
     model = EquilibriumModel(nn.Identity(), cell, nn.Identity())
     u, z = torch.randn(2, 3, 8, 12, generator=rng(0))
-    start = z.clone()
-    for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+    start, u = z.clone(), u.clone().requires_grad_()
+    for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             wanted = cell(cell(z, u), u)
             torch.testing.assert_close(model.equilibrium(u, z, budget=Budget(2)).z, wanted, rtol=1e-4, atol=1e-4)
             assert torch.equal(z, start)
+    found, wanted = model(u, z, budget=Budget(2)).prediction, cell(cell(z, u), u)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    inputs = (u, *cell.parameters())
+    of_found, of_wanted = (torch.autograd.grad(z.cos().sum(), inputs, allow_unused=True) for z in (found, wanted))
+    torch.testing.assert_close(of_found, of_wanted, rtol=1e-3, atol=1e-3)
 
 
 class TestWhoeverWatches:
@@ -224,6 +259,19 @@ def test_a_state_of_another_length_is_refused():
         model.equilibrium(x[..., :1], torch.zeros(5, 8, 12).double())
 
 
+def test_other_methods_of_a_cell_are_left_alone():
+    class Mine(nn.Module):
+        def forward(self, z: Tensor, u: Tensor) -> Tensor:
+            return 0.5 * z + u
+
+        def prepare(self) -> None:
+            raise AssertionError("it means something else by it")
+
+    x = torch.ones(4, 3)
+    model = EquilibriumModel(nn.Identity(), Mine(), nn.Identity())
+    torch.testing.assert_close(model.equilibrium(x, budget=Budget(50)).z, 2 * x)
+
+
 def test_a_cell_of_ones_own_may_prepare():
     calls = []
 
@@ -231,7 +279,7 @@ def test_a_cell_of_ones_own_may_prepare():
         def forward(self, z: Tensor, u: Tensor) -> Tensor:
             return 0.5 * z + u.exp()
 
-        def prepare(self, u: Tensor):
+        def prepare_solve(self, u: Tensor):
             calls.append(len(u))
             return (lambda z, constant: 0.5 * z + constant), (u.exp(),)
 

@@ -52,7 +52,9 @@ def stress_rows(independent, dependent, examples=500):
             "alignment": 0.9,
             "score": 1.0,
             "attacked_alignment": 0.9 if kind == "independent" else 0.5,
+            "attacked_diverged": 0,
             "alignment_each": [0.9] * examples,
+            "guessed_alignment_each": [0.9] * examples,
             "attacked_alignment_each": [0.9 if kind == "independent" else 0.5] * examples,
             "attacked_score": independent if kind == "independent" else dependent,
             "examples": examples,
@@ -74,13 +76,18 @@ def test_attacks_are_judged_by_what_is_left():
 
 def test_attacks_are_judged_by_where_they_lead():
     def of_ends(alignment, attacked):
-        ends = {"alignment_each": alignment, "attacked_alignment_each": attacked}
+        ends = {"alignment_each": alignment, "guessed_alignment_each": alignment, "attacked_alignment_each": attacked}
         return verdicts("stress_test", [row | ends for row in stress_rows(1.0, 0.0)])[1::2]
 
     assert of_ends([0.995] * 20, [0.99] * 20) == ["holds", "does not hold"] * 2
     assert of_ends([0.99] * 20, [0.5] * 20) == ["does not hold", "holds"] * 2
     assert of_ends([0.99] * 20, [0.99] * 19 + [0.5]) == ["cannot tell"] * 4  # one example: it may be chance
     assert of_ends([0.99] * 20, [None] * 20) == ["cannot tell"] * 4
+
+
+def test_searching_has_to_do_more_than_the_worst_of_several_guesses():
+    guessed = {"guessed_alignment_each": [0.5] * 500}
+    assert verdicts("stress_test", [row | guessed for row in stress_rows(1.0, 0.0)])[3::4] == ["does not hold"] * 2
 
 
 def convergence_rows(solved, alignment, residual):
@@ -140,6 +147,7 @@ def test_error_falls_with_alignment(name):
                 "score": 0.5 + sign * 0.01 * i,
                 "constant": 0.6,
                 "budget": budget,
+                "steps": 8,
             }
             for i in range(18)
             for difficulty in study.difficulties
@@ -165,7 +173,7 @@ def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
                 "alignment": 1.0,
                 "centred": 1.0,
             }
-            | {"constant": 0.1, "budget": budget, "score": score}
+            | {"constant": 0.1, "budget": budget, "score": score, "steps": 8}
             for i in range(18)
             for budget, score in (("training", learned), ("large", after))
         ]
@@ -238,6 +246,9 @@ def test_an_attack_starts_from_what_the_net_does_anyway(untrained):
     (row,) = Stress(9, 3, 2, 1, 1, 2, 4).rows(model, recipe)
     assert row["attacked_alignment"] <= 1.0
     assert row["attacked_alignment"] <= row["alignment"] + 1e-3  # it begins from the swapped states of the AA score
+    assert all(
+        one <= other for one, other in zip(row["attacked_alignment_each"], row["guessed_alignment_each"], strict=True)
+    )
     for name in ("alignment", "attacked_alignment"):
         assert sum(row[f"{name}_each"]) / 3 == pytest.approx(row[name], abs=1e-3)
 

@@ -54,8 +54,9 @@ class EquilibriumModel(nn.Module):
         solver, gradient, budget: what calls use that do not say otherwise: 32 plain steps, backpropagated.
 
     Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call. So is what a cell
-    does with the injection alone, if it has a method `prepare(*injection)` that returns another map and injection:
-    `map(z, *its_injection)` must be `cell(z, *injection)`.
+    does with the injection alone, if it is a module with a method `prepare_solve(*injection)` that returns another map
+    and injection: `map(z, *its_injection)` must be `cell(z, *injection)`, and everything that differs between samples
+    must be in that injection, because rows leave the batch.
     """
 
     encoder: Any  # modules or functions: whoever made them knows which

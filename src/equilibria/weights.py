@@ -12,19 +12,19 @@ from torch.nn.utils import parametrize
 def prepared(cell: Any, injection: tuple) -> tuple[Callable[..., Tensor], tuple]:
     """The same map for one solve, and the injection as it takes it, with what depends on no state done beforehand.
 
-    That is parametrized weights, and what the cell's own `prepare(*injection)` does, if it has one: it returns such
-    a map and injection.
+    That is parametrized weights, and what the `prepare_solve(*injection)` of a module does, if it has one: it returns
+    such a map and injection.
     """
     cell = computed_once(cell)
-    return cell.prepare(*injection) if _can_prepare(cell) else (cell, injection)
+    return cell.prepare_solve(*injection) if _can_prepare(cell) else (cell, injection)
 
 
 def _can_prepare(cell: Any) -> bool:
     """Whether nobody has changed what happens when the cell, or a part of it, is called, and nobody watches it."""
-    if not isinstance(cell, nn.Module) or not hasattr(type(cell), "prepare"):
+    if not isinstance(cell, nn.Module) or not hasattr(type(cell), "prepare_solve"):
         return False
-    if not issubclass(_definer(type(cell), "prepare"), _definer(type(cell), "forward")):
-        return False  # it computes something else than the class that its `prepare` is from
+    if not issubclass(_definer(type(cell), "prepare_solve"), _definer(type(cell), "forward")):
+        return False  # it computes something else than the class that its `prepare_solve` is from
     transformed = torch._C._functorch.peek_interpreter_stack()  # pyright: ignore[reportAttributeAccessIssue]
     if hooked_everywhere() or transformed is not None:  # vmap allows no writing over tensors
         return False
@@ -33,7 +33,8 @@ def _can_prepare(cell: Any) -> bool:
 
 def _is_touched(part: nn.Module) -> bool:
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
-    return any(hooks) or part._compiled_call_impl is not None or "forward" in vars(part)
+    called_otherwise = "forward" in vars(part) or type(part).__call__ is not nn.Module.__call__
+    return any(hooks) or part._compiled_call_impl is not None or called_otherwise
 
 
 def _definer(kind: type, name: str) -> type:
@@ -54,7 +55,8 @@ def computed_once(module: Any) -> Any:
 
 
 def _stand_in(module: nn.Module) -> nn.Module:
-    parts = {name: computed_once(part) for name, part in module.named_children() if name != "parametrizations"}
+    # Not `named_children`, which names a part only once that stands in two places.
+    parts = {name: computed_once(part) for name, part in module._modules.items() if name != "parametrizations"}
     computed = list(module.parametrizations) if parametrize.is_parametrized(module) else []  # pyright: ignore
     return with_attributes(module, _modules=parts, **{name: getattr(module, name) for name in computed})
 

@@ -39,6 +39,7 @@ class Attack:
     limit: Tensor  # (batch, *state) where it leads within the whole budget
     usual: Tensor  # (batch, *state) where the usual start leads
     cosine: Tensor  # (batch,) between the two; NaN where the usual solve, or every attacked one, diverged
+    guessed: Tensor  # (batch,) the same for the worst of the first guesses, as they were: what searching adds
     diverged: Tensor  # (batch,) how many of the starts tried led to infinity; these are left out of `cosine`
     tried: int  # starts per example: each restart before and after it was optimised
 
@@ -48,7 +49,10 @@ class Attack:
         return self.cosine.double().nanmean().item()
 
     def scores(self, model: EquilibriumModel, task: Task, batch: Batch) -> AttackedScores:
-        """The score of each example's answer from its usual start, and from the attacked one."""
+        """The score of each example's answer from its usual start, and from the attacked one.
+
+        Where every start that was tried led to infinity there is no answer, which is the worst score there is.
+        """
         if len(batch.x) != len(self.cosine):
             raise ValueError(
                 f"{len(self.cosine)} examples were attacked and the batch has {len(batch.x)}; give the batch whose "
@@ -56,7 +60,9 @@ class Attack:
             )
         with torch.no_grad():
             usual, attacked = (model.readout(z).to(batch.y.device) for z in (self.usual, self.limit))
-        return AttackedScores(task.score(usual, batch), task.score(attacked, batch))
+        lost = (self.diverged == self.tried).to(batch.y.device)
+        worst = 0.0 if task.higher_is_better else math.inf
+        return AttackedScores(task.score(usual, batch), task.score(attacked, batch).masked_fill(lost, worst))
 
 
 def attack(
@@ -110,10 +116,13 @@ def attack(
     found = minimise(cosine_after, moved, updates=updates).x  # (restarts * batch, n)
     worst = _Worst(usual, centre)
     everyone = torch.arange(len(moved), device=x.device)
+    cosines = []
     for starts in (placed(moved, everyone), placed(found, everyone)):
         for start in starts.split(len(x)):
             worst.see(start, looped.equilibrium(x, start, solver=solver, budget=budget, trace=False))
-    return Attack(worst.start, worst.limit, usual.z, worst.cosine, worst.diverged, 2 * len(guesses))
+        cosines.append(worst.cosine.clone())
+    guessed, cosine = cosines
+    return Attack(worst.start, worst.limit, usual.z, cosine, guessed, worst.diverged, 2 * len(guesses))
 
 
 class _Worst:

@@ -14,14 +14,11 @@ from equilibria.weights import with_attributes
 class Residual(nn.Module):
     """What cells with two layers and a shortcut share: how they add, and how they cut off."""
 
-    first: nn.Module
-    second: nn.Module
-    add, relu = staticmethod(torch.add), staticmethod(torch.relu)
+    def _add(self, fresh: Tensor, other: Tensor) -> Tensor:
+        return other + fresh
 
-    def frugal(self) -> nn.Module:
-        """A stand-in that writes over what its convolutions have just made, because new memory is dear."""
-        known = is_plain_convolution(self.first) and is_plain_convolution(self.second)
-        return with_attributes(self, add=_add_over, relu=_relu_over) if known else self
+    def _relu(self, fresh: Tensor) -> Tensor:
+        return torch.relu(fresh)
 
 
 class AdditiveCell(Residual):
@@ -33,12 +30,12 @@ class AdditiveCell(Residual):
         self.norm_y, self.norm_u, self.norm_z = norms
 
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
-        y = self.norm_y(self.relu(self.first(z)))
-        return self.norm_z(self.relu(self.add(self.norm_u(self.add(self.second(y), u)), z)))
+        y = self.norm_y(self._relu(self.first(z)))
+        return self.norm_z(self._relu(self._add(self.norm_u(self._add(self.second(y), u)), z)))
 
-    def prepare(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
+    def prepare_solve(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
         """Nothing that sees only `u`."""
-        return (self.frugal() if type(self.norm_u) in NORMS else self), (u,)
+        return (_frugal(self) if type(self.norm_u) in NORMS else self), (u,)
 
 
 class ResidualBlock(Residual):
@@ -50,8 +47,8 @@ class ResidualBlock(Residual):
         self.norm_y, self.norm_z = norms
 
     def forward(self, z: Tensor) -> Tensor:
-        y = self.norm_y(self.relu(self.first(z)))
-        return self.norm_z(self.relu(self.add(self.second(y), z)))
+        y = self.norm_y(self._relu(self.first(z)))
+        return self.norm_z(self._relu(self._add(self.second(y), z)))
 
 
 class BlockCell(nn.Module):
@@ -64,9 +61,9 @@ class BlockCell(nn.Module):
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
         return self.blocks(z if self.entry is None else self.entry(beside(z, u)))
 
-    def prepare(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
+    def prepare_solve(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
         """The same map with the part of the convolution that sees only `u` made once: a convolution is linear."""
-        blocks, entry = _frugal(self.blocks), self.entry
+        blocks, entry = _all_frugal(self.blocks), self.entry
         if not is_plain_convolution(entry) or entry.groups > 1 or u.dtype != entry.weight.dtype:
             return BlockCell(entry, blocks), (u,)
         channels = entry.in_channels - u.shape[1], u.shape[1]
@@ -82,18 +79,24 @@ class BlockCell(nn.Module):
         return step, (with_attributes(entry, weight=of_u)(u),)
 
 
-def _frugal(blocks: nn.Module) -> nn.Module:
+def _frugal(cell: nn.Module) -> nn.Module:
+    """A stand-in that writes over what its convolutions have just made, because new memory is dear; if it is known."""
+    if type(cell) not in (AdditiveCell, ResidualBlock):
+        return cell
+    known = is_plain_convolution(cell.first) and is_plain_convolution(cell.second)
+    return with_attributes(cell, _add=_add_over, _relu=_relu_over) if known else cell
+
+
+def _all_frugal(blocks: nn.Module) -> nn.Module:
     """Blocks that reuse memory, as far as they are known."""
-    if type(blocks) is not nn.Sequential:
-        return blocks
-    return nn.Sequential(*(one.frugal() if type(one) is ResidualBlock else one for one in blocks))
+    return nn.Sequential(*map(_frugal, blocks)) if type(blocks) is nn.Sequential else blocks
 
 
 def _add_over(fresh: Tensor, other: Tensor) -> Tensor:
     """The sum, written over `fresh`, which nobody else holds, where autograd does not watch."""
     watched = torch.is_grad_enabled() and (fresh.requires_grad or other.requires_grad)
     same = fresh.shape == other.shape and fresh.dtype == other.dtype
-    return fresh.add_(other) if same and not watched else fresh + other
+    return fresh.add_(other) if same and not watched else other + fresh
 
 
 def _relu_over(fresh: Tensor) -> Tensor:

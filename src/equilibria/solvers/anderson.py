@@ -33,10 +33,10 @@ class Anderson(Solver):
     changes only one row of the Gram matrix. `ridge` is relative to each diagonal element, so it means the
     same however small the residuals have become; a difference of zero gets no weight.
 
-    With `constant_weights`, backpropagation through the solver takes gamma as given. Where differences are nearly
-    parallel, as those of an untrained cell are, its derivative is large and says little: training through 32 steps
-    then fails. What is left is the derivative of a linear combination of cells, which also goes to that of the
-    fixed point.
+    With `constant_weights`, backpropagation through the solver takes gamma as given: what is left is the derivative
+    of linear combinations of cells. Where differences are nearly parallel, the derivative of gamma is large and says
+    little; nets for prefix sums did not learn through 32 steps with it, and do without. Where plain iteration
+    converges as well, either derivative goes to that of the fixed point.
     """
 
     memory: int = 5
@@ -67,7 +67,7 @@ class Anderson(Solver):
             return p, _Memory(1, g, dp, p, gram)
 
         g = put_difference(g, newest, g[:, now], g[:, before], in_place=in_place)
-        dp = put_difference(dp, newest, p, p_last, in_place=not recorded(p, dp, p_last))
+        dp = put_difference(dp, newest, p, p_last, in_place=in_place and not recorded(p, dp, p_last))
         m = min(taken, size)
         pair = g[:, newest : now + 1 : now - newest]  # (batch, 2, n): the newest difference and g, not copied
         dots = torch.bmm(pair, g[:, :m].mT)  # (batch, 2, m)

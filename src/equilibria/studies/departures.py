@@ -56,6 +56,8 @@ def _recipes(scale: Scale) -> Iterator[tuple[str, str, str]]:
             yield from _differences(task, _varied(getattr(PAPER, factors)), _varied(getattr(scale, factors)))
     theirs, ours = ({text: getattr(one, name) for name, text in NUMBERS.items()} for one in (PAPER, scale))
     yield from _differences("mazes", theirs, ours)
+    theirs, ours = ({"takes its weights as given": one.differentiated.constant_weights} for one in (PAPER, scale))
+    yield from _differences("backpropagation through Anderson", theirs, ours)
 
 
 def _trial(scale: Scale) -> Iterator[tuple[str, str, str]]:

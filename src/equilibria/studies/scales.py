@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from equilibria.nets import ConvNet, DenseNet, GraphNet
-from equilibria.solve import Solver
 from equilibria.solvers import Anderson
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
 from equilibria.training import RECIPES, Recipe
@@ -47,7 +46,7 @@ class Scale:
     summary: str
     strings: Recipe  # unrolled from zero, backpropagated: the baseline of the prefix sums
     string_factors: Factors
-    differentiated: Solver  # that nets backpropagate through, where they use one
+    differentiated: Anderson  # that nets backpropagate through, where they use one
     free_strings: Recipe  # what the net without injection is made of
     mazes: Recipe  # unrolled from zero, backpropagated: what the categories of maze nets change
     settled_mazes: Recipe  # the net that is most path independent
@@ -162,7 +161,7 @@ def _laptop(paper: Scale) -> Scale:
         summary="small nets and short trainings, for two cores without a GPU",
         strings=strings,
         string_factors=Factors(rates=(3e-3, 1e-3, 3e-4)),
-        differentiated=Anderson(memory=3, constant_weights=True),  # otherwise nets of 32 steps do not learn
+        differentiated=Anderson(memory=3, constant_weights=True),  # otherwise string nets of 32 steps do not learn
         free_strings=replace(  # with group norm, in 900 steps at this rate, it does not learn
             strings,
             net=ConvNet(width=32, injection="add", norm="channel"),

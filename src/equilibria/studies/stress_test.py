@@ -18,6 +18,7 @@ PAPER = {  # AA, accuracy in per cent, and both under attack
 }
 DIFFICULTY = {"mazes": 13, "prefix sums": 64}
 SEARCH = {"mazes": 60, "prefix sums": 55}  # steps among which the path-dependent nets get their best
+CHOSEN = ("alignment", "guessed_alignment", "attacked_alignment")  # by how starts are chosen
 SAME = 0.01  # a fall of AA up to this is none
 RESTARTS, THROUGH = 3, 32  # first guesses per example, and steps that the gradient goes through
 
@@ -73,17 +74,22 @@ class StressTest(TableStudy):
 
 
 def _moved(task: str, kind: str, row: Row) -> Claim:
-    """Whether the ends that the adversary finds are others than those from other examples' states."""
-    usual, attacked, stays = numbers(row["alignment_each"]), numbers(row["attacked_alignment_each"]), kind == PI
-    published = PAPER[task, kind]
+    """Whether the adversary finds other ends.
+
+    A path-independent net has to keep the AA that it has from other examples' states. What shows that a search breaks
+    the other is a fall below the worst of its own first guesses: the least of several is below the mean anyway.
+    """
+    usual, guessed, attacked = (numbers(row[f"{name}_each"]) for name in CHOSEN)
+    stays, published = kind == PI, PAPER[task, kind]
     return judge(
         f"{task}: an attack {'does not lower' if stays else 'lowers'} the AA of a {kind.replace(' ', '-')} net",
-        difference(usual, attacked),
+        difference(usual if stays else guessed, attacked),
         above=None if stays else SAME,
         below=SAME if stays else None,
-        what="under attack AA falls by {}",
+        what="AA falls by {}" if stays else "AA falls by {} below that of the worst first guesses",
         paper=f"{published[0]:g}, under attack {published[2]:g}",
-        remark=f"AA {in_words(mean(usual))}, under attack {in_words(mean(attacked))}.",
+        remark=f"AA {in_words(mean(usual))}, from the worst of {RESTARTS} first guesses {in_words(mean(guessed))}, "
+        f"under attack {in_words(mean(attacked))}; {row['attacked_diverged']} starts led to infinity.",
     )
 
 

@@ -16,7 +16,7 @@ AT_ONCE = 64  # starts that are searched for together: the unrolled solve of eac
 
 @dataclass(frozen=True)
 class Stress(Measure):
-    """AA and accuracy with and without an attack by L-BFGS (paper, Table 1).
+    """AA and accuracy with and without an attack by L-BFGS (paper, Table 1), and AA from its worst first guesses.
 
     With `search` the net takes the number of steps, up to this, after which it scores best; otherwise `steps`.
     Gradients go `through` so many steps; where an attacked start leads is judged with all of them.
@@ -40,8 +40,8 @@ class Stress(Measure):
         if self.search:
             budget = Budget(best_steps(model, recipe.task, batch, recipe.solver, self.search))
         rng = torch.Generator().manual_seed(SEED)
-        alignment, attacked, usual_score, attacked_score, diverged = [], [], [], [], 0
-        for part in split(batch, self.others + 1, at_once=AT_ONCE // self.restarts):
+        alignment, guessed, attacked, usual_score, attacked_score, diverged = [], [], [], [], [], 0
+        for part in split(batch, self.others + 1, at_once=max(1, AT_ONCE // self.restarts)):
             aligned = alignment_score(model, part.x, others=self.others, budget=budget, rng=rng)
             found = attack(
                 model,
@@ -54,6 +54,7 @@ class Stress(Measure):
             )
             scores = found.scores(model, recipe.task, part)
             alignment.append(aligned.score)
+            guessed.append(found.guessed)
             attacked.append(found.cosine)
             usual_score.append(scores.usual)
             attacked_score.append(scores.attacked)
@@ -70,6 +71,7 @@ class Stress(Measure):
                 "attacked_score": mean(torch.cat(attacked_score)),
                 "attacked_diverged": diverged,
                 "alignment_each": rounded(alignment),
+                "guessed_alignment_each": rounded(torch.cat(guessed)),
                 "attacked_alignment_each": rounded(attacked),
             }
         ]
