@@ -12,7 +12,7 @@ from equilibria.solution import Status
 from equilibria.studies import SCALES, STUDIES
 from equilibria.studies.measuring import measure_block
 from equilibria.studies.store import labelled
-from equilibria.studies.zoo import free_string_net, string_members
+from equilibria.studies.zoo import LOCAL, STRING_CATEGORIES, free_string_net, string_members
 from equilibria.training import train
 
 NAMES = (
@@ -144,11 +144,13 @@ def test_shallow_nets_are_those_of_the_fewest_training_steps():
     def accuracy(i, budget):
         return 1.0 if budget == "large" and i % 2 == 0 else 0.6
 
-    rows = nets("mixed", accuracy, accuracy)
-    assert verdicts("interventions_by_difficulty", rows) == ["holds"] * 4
-    assert verdicts("interventions_by_difficulty", nets("mixed", accuracy, accuracy, count=10)) == ["cannot tell"] * 4
-    never = nets("mixed", lambda i, _: 0.6, lambda i, _: 0.6)
-    assert verdicts("interventions_by_difficulty", never) == ["does not hold"] * 4
+    def judged(accuracy, **more):
+        local = nets(LOCAL, lambda i, _: 1.0, lambda i, _: 1.0)
+        return verdicts("interventions_by_difficulty", nets("mixed", accuracy, accuracy, **more) + local)
+
+    assert judged(accuracy) == ["holds"] * 6
+    assert judged(accuracy, count=10) == ["cannot tell"] * 4 + ["holds"] * 2
+    assert judged(lambda i, _: 0.6) == ["does not hold"] * 4 + ["holds"] * 2
 
 
 def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.CONVERGED, count=12):
@@ -241,10 +243,7 @@ def test_metrics_claims_follow_the_numbers():
 def test_studies_share_their_nets_and_what_is_measured_of_them():
     scale = SCALES["laptop"]
     plans = {name: STUDIES[name].plan(scale) for name in NAMES}
-    known = {
-        recipe.id
-        for _, recipe in string_members(scale, "unroll", "solver", "implicit", "mixed", "random depth", "penalty")
-    }
+    known = {recipe.id for _, recipe in string_members(scale, *STRING_CATEGORIES, LOCAL)}
     asked = {step.member.recipe.id for plan in plans.values() for step in plan}
     assert asked - known == {free_string_net(scale).id}
 

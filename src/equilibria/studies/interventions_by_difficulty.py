@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Points, Row, Step, Study, pick
-from equilibria.studies.claims import Claim, difference, judge, mean
+from equilibria.studies.claims import NOT_OF_THE_PAPER, Claim, difference, judge, mean
 from equilibria.studies.drawing import caption
 from equilibria.studies.interventions import LABELS
 from equilibria.studies.scales import Scale
@@ -18,7 +18,9 @@ from equilibria.studies.strings import (
     both_budgets,
     grid_of_nets,
 )
+from equilibria.studies.zoo import LOCAL
 
+SHOWN = LABELS | {LOCAL: "mixed initialisation, 6 steps, norm by position"}
 PERFECT, NEARLY = 0.99, 0.95  # of the bits
 FURTHER = LONGER[0]
 
@@ -29,14 +31,15 @@ class InterventionsByDifficulty(Study):
     title = "Shallow nets from mixed starts become right with more steps"
     setting = (
         "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
-        "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth."
+        "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth, and about the "
+        "same with a norm at each position and longer trainings."
     )
 
     def plan(self, scale: Scale) -> list[Step]:
-        return at_both_budgets(scale, *LABELS)
+        return at_both_budgets(scale, *SHOWN)
 
     def draw(self, rows: Sequence[Row]) -> Figure:
-        drawn = grid_of_nets(rows, LABELS)
+        drawn = grid_of_nets(rows, SHOWN)
         caption(drawn, "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64.")
         return drawn
 
@@ -52,21 +55,27 @@ class InterventionsByDifficulty(Study):
             )
             for name, what in (("alignment", "path independence"), ("partial_score", "the share of right bits"))
         ]
-        ends = [
-            judge(
-                f"with the large budget they are {word} at {length} bits",
-                mean(both_budgets(nets, "partial_score", difficulty=length)[0]),
-                above=bound,
-                what="{} of the bits are right, in the mean over nets",
-                paper=word,
-            )
-            for length, word, bound in ((TRAINED_ON, "perfect", PERFECT), (FURTHER, "near-perfect", NEARLY))
-        ]
-        return [*gains, *ends]
+        return [*gains, *_ends(nets, "they"), *_ends(pick(rows, category=LOCAL), "those with a norm by position")]
 
     def points(self, rows: Sequence[Row]) -> Points:
         nets = averaged(pick(rows, budget="large", difficulty=FURTHER), "alignment", "partial_score")
         return Points(f"AA score at {FURTHER} bits", "share of right bits", as_points(nets))
+
+
+def _ends(nets: Sequence[Row], who: str) -> list[Claim]:
+    """Whether more steps make them right."""
+    local = nets[0]["category"] == LOCAL
+    return [
+        judge(
+            f"with the large budget {who} are {word} at {length} bits",
+            mean(both_budgets(nets, "partial_score", difficulty=length)[0]),
+            above=bound,
+            what="{} of the bits are right, in the mean over nets",
+            paper="" if local else word,
+            remark=NOT_OF_THE_PAPER if local else "",
+        )
+        for length, word, bound in ((TRAINED_ON, "perfect", PERFECT), (FURTHER, "near-perfect", NEARLY))
+    ]
 
 
 def _shallow(rows: Sequence[Row], category: str) -> list[Row]:

@@ -21,6 +21,7 @@ IMPLICIT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
 
 # What each category of prefix-sum nets does differently from the first.
 STRING_CATEGORIES = ("unroll", "solver", "implicit", "mixed", "random depth", "penalty")
+LOCAL = "mixed, norm by position"  # not the paper's: shallow nets that cannot see the whole string in one step
 # Fixed point iterations and backpropagation, a solver and backpropagation, a solver and implicit gradients.
 WAYS = ("unroll", "solver", "implicit")
 
@@ -42,6 +43,8 @@ def in_way(recipe: Recipe, way: str, *, through: Solver) -> Recipe:
 
 def string_nets(scale: Scale, category: str) -> list[Recipe]:
     """The nets of one category: every depth, with and without weight norm, at every rate."""
+    if category == LOCAL:
+        return _local_string_nets(scale)
     factors, base, body = scale.string_factors, scale.strings, scale.strings.net
     assert isinstance(body, ConvNet)
     nets = []
@@ -66,6 +69,19 @@ def string_nets(scale: Scale, category: str) -> list[Recipe]:
                 net = in_way(net, category, through=scale.differentiated)
         nets.append(net)
     return nets
+
+
+def _local_string_nets(scale: Scale) -> list[Recipe]:
+    """The shallow nets from mixed starts once more, trained as long as the net without injection, with another norm.
+
+    Group norm averages over positions, so that far ones see each other at once.
+    """
+    base, factors = scale.free_strings, scale.string_factors
+    assert isinstance(base.net, ConvNet)
+    shallow = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
+    base = replace(base, net=replace(base.net, norm="channel"))
+    nets = string_nets(replace(scale, strings=base, string_factors=shallow), "mixed")
+    return [replace(net, name=net.name.replace("mixed", LOCAL)) for net in nets]
 
 
 def string_members(scale: Scale, *categories: str) -> list[Member]:
