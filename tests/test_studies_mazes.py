@@ -162,6 +162,16 @@ def test_error_falls_with_alignment(name):
     assert [point["x"] for point in points.points] == pytest.approx([0.3 + 0.03 * i for i in range(18)])
 
 
+def test_alignments_that_differ_by_rounding_tell_nothing():
+    rows = [
+        {"category": "unroll", "name": f"net {i}", "net": str(i), "difficulty": difficulty, "budget": "large"}
+        | {"alignment": 1 - 1e-7 * i, "centred": 1.0, "score": 0.1 + i, "constant": 0.6}
+        for i in range(18)
+        for difficulty in (0.5, 0.1)
+    ]
+    assert verdicts("matrix_inversion", rows)[:2] == ["cannot tell"] * 2
+
+
 def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
     def verdict(learned, after):
         rows = [

@@ -123,9 +123,7 @@ def _conclude(
 def _tell_lost(entries: Sequence[Entry], plans: dict[str, list[Step]], outcome: Outcome) -> None:
     """Which studies cannot go on, for want of which nets."""
     lost = {
-        entry.recipe.id: f"{entry.state} {entry.reason}".strip()
-        for entry in entries
-        if entry.state not in ("finished", "skipped")
+        entry.recipe.id: entry.reason or entry.state for entry in entries if entry.state not in ("finished", "skipped")
     }
     for name, plan in plans.items():
         gone = {step.member.recipe.id: step.member.recipe for step in plan if step.member.recipe.id in lost}
