@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from equilibria.solution import Status
 from equilibria.studies import SCALES, STUDIES
+from equilibria.studies.interventions_by_difficulty import PLAIN
 from equilibria.studies.measuring import measure_block
 from equilibria.studies.store import labelled
 from equilibria.studies.zoo import LOCAL, STRING_CATEGORIES, free_string_net, string_members
@@ -144,13 +145,15 @@ def test_shallow_nets_are_those_of_the_fewest_training_steps():
     def accuracy(i, budget):
         return 1.0 if budget == "large" and i % 2 == 0 else 0.6
 
-    def judged(accuracy, **more):
-        local = nets(LOCAL, lambda i, _: 1.0, lambda i, _: 1.0)
-        return verdicts("interventions_by_difficulty", nets("mixed", accuracy, accuracy, **more) + local)
+    def judged(accuracy, anderson=0.9, **more):
+        plain = nets(PLAIN, lambda i, _: 1.0, lambda i, _: 1.0)
+        local = nets(LOCAL, lambda i, _: 1.0, lambda i, _: anderson)
+        return verdicts("interventions_by_difficulty", nets("mixed", accuracy, accuracy, **more) + plain + local)
 
-    assert judged(accuracy) == ["holds"] * 6
-    assert judged(accuracy, count=10) == ["cannot tell"] * 4 + ["holds"] * 2
-    assert judged(lambda i, _: 0.6) == ["does not hold"] * 4 + ["holds"] * 2
+    assert judged(accuracy) == ["holds"] * 7
+    assert judged(accuracy, count=10) == ["cannot tell"] * 4 + ["holds"] * 3
+    assert judged(lambda i, _: 0.6) == ["does not hold"] * 4 + ["holds"] * 3
+    assert judged(accuracy, anderson=1.0)[-1] == "does not hold"
 
 
 def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.CONVERGED, count=12):

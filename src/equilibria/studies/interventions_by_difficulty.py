@@ -1,10 +1,11 @@
 """Appendix E: Figure 3 at each length, with the budget of the training and with a large one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from equilibria.studies.base import Points, Row, Step, Study, pick
+from equilibria.studies.base import Member, Points, Row, Step, Study, pick, values
 from equilibria.studies.claims import NOT_OF_THE_PAPER, Claim, difference, judge, mean
 from equilibria.studies.drawing import caption
 from equilibria.studies.interventions import LABELS
@@ -13,14 +14,18 @@ from equilibria.studies.strings import (
     LONGER,
     TRAINED_ON,
     as_points,
+    as_trained,
     at_both_budgets,
+    at_large_budget,
     averaged,
     both_budgets,
     grid_of_nets,
+    large,
 )
-from equilibria.studies.zoo import LOCAL
+from equilibria.studies.zoo import LOCAL, string_nets
 
-SHOWN = LABELS | {LOCAL: "mixed initialisation, 6 steps, norm by position"}
+PLAIN = f"{LOCAL}, plain steps"
+SHOWN = LABELS | {LOCAL: "mixed, norm by position", PLAIN: "the same, plain steps"}
 PERFECT, NEARLY = 0.99, 0.95  # of the bits
 FURTHER = LONGER[0]
 
@@ -32,11 +37,16 @@ class InterventionsByDifficulty(Study):
     setting = (
         "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth, and about the "
-        "same with a norm at each position and longer trainings."
+        "same with a norm at each position and longer trainings, which also take 512 plain steps."
     )
 
     def plan(self, scale: Scale) -> list[Step]:
-        return at_both_budgets(scale, *SHOWN)
+        plainly = [
+            Step(Member(PLAIN, recipe), measure)
+            for recipe in string_nets(scale, LOCAL)
+            for measure in (replace(large(scale), solver="own"), as_trained(scale))
+        ]
+        return [*at_both_budgets(scale, *LABELS), *at_large_budget(scale, LOCAL), *plainly]
 
     def draw(self, rows: Sequence[Row]) -> Figure:
         drawn = grid_of_nets(rows, SHOWN)
@@ -55,24 +65,42 @@ class InterventionsByDifficulty(Study):
             )
             for name, what in (("alignment", "path independence"), ("partial_score", "the share of right bits"))
         ]
-        return [*gains, *_ends(nets, "they"), *_ends(pick(rows, category=LOCAL), "those with a norm by position")]
+        plain, other = (_ends(pick(rows, category=one), TRAINED_ON) for one in (PLAIN, LOCAL))
+        return [
+            *gains,
+            *_perfect(nets, "with the large budget they are"),
+            *_perfect(
+                pick(rows, category=PLAIN), "with a norm by position, and plain steps, they are", NOT_OF_THE_PAPER
+            ),
+            judge(
+                f"with a norm by position, plain steps end better than Anderson's method at {TRAINED_ON} bits",
+                difference(plain, other),
+                above=0.0,
+                what="{} more of the bits are right, in the mean over nets",
+                remark=NOT_OF_THE_PAPER,
+            ),
+        ]
 
     def points(self, rows: Sequence[Row]) -> Points:
         nets = averaged(pick(rows, budget="large", difficulty=FURTHER), "alignment", "partial_score")
         return Points(f"AA score at {FURTHER} bits", "share of right bits", as_points(nets))
 
 
-def _ends(nets: Sequence[Row], who: str) -> list[Claim]:
+def _ends(nets: Sequence[Row], length: int) -> list[float]:
+    """The share of right bits of each net in the end."""
+    return values(averaged(pick(nets, budget="large", difficulty=length), "partial_score"), "partial_score")
+
+
+def _perfect(nets: Sequence[Row], statement: str, remark: str = "") -> list[Claim]:
     """Whether more steps make them right."""
-    local = nets[0]["category"] == LOCAL
     return [
         judge(
-            f"with the large budget {who} are {word} at {length} bits",
-            mean(both_budgets(nets, "partial_score", difficulty=length)[0]),
+            f"{statement} {word} at {length} bits",
+            mean(_ends(nets, length)),
             above=bound,
             what="{} of the bits are right, in the mean over nets",
-            paper="" if local else word,
-            remark=NOT_OF_THE_PAPER if local else "",
+            paper="" if remark else word,
+            remark=remark,
         )
         for length, word, bound in ((TRAINED_ON, "perfect", PERFECT), (FURTHER, "near-perfect", NEARLY))
     ]
