@@ -69,9 +69,7 @@ class InterventionsByDifficulty(Study):
         return [
             *gains,
             *_perfect(nets, "with the large budget they are"),
-            *_perfect(
-                pick(rows, category=PLAIN), "with a norm by position, and plain steps, they are", NOT_OF_THE_PAPER
-            ),
+            *_perfect(pick(rows, category=PLAIN), "with a norm by position and plain steps they are", NOT_OF_THE_PAPER),
             judge(
                 f"with a norm by position, plain steps end better than Anderson's method at {TRAINED_ON} bits",
                 difference(plain, other),
