@@ -167,10 +167,10 @@ def _unknown(kind: str, name: str, known: dict[str, Any]) -> str:
 
 def _verdicts(outcome: Outcome, studies: Sequence[Study]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("study", "in the paper"):
-        table.add_column(heading, no_wrap=True)
+    table.add_column("study", no_wrap=True)
+    table.add_column("in the paper")  # which may take two lines
     for heading in map(str, Verdict):
-        table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
+        table.add_column(heading, justify="right", no_wrap=True)
     for study in studies:
         if study.name in outcome.finished:
             table.add_row(study.name, study.figure, *_counts(outcome.finished[study.name]))
