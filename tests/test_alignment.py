@@ -65,6 +65,22 @@ def test_divergence_is_counted_and_not_averaged():
     torch.testing.assert_close(alignment.score[good], torch.ones(3))
 
 
+def test_solves_that_do_not_settle_are_counted():
+    """Of four examples one comes to rest, one alternates, one turns by an angle that never recurs, and one explodes."""
+    turn = torch.tensor([[math.cos(1), -math.sin(1)], [math.sin(1), math.cos(1)]])
+
+    def f(z, u):
+        ends = torch.stack([0.5 * z + 1, 1 - z, z @ turn.T, 1e30 * z * z], dim=1)
+        return ends[torch.arange(len(z)), u[:, 0].long()]
+
+    model = EquilibriumModel(nn.Identity(), f, nn.Identity(), init=lambda u: torch.ones(len(u), 2) + u)
+    x = torch.tensor([[0.0, 0], [1, 0], [2, 0], [3, 0]])
+    budget = Budget(80, tol=1e-4, halt_on_cycle=True)
+    assert model.equilibrium(x, budget=budget).settled.tolist() == [True, True, False, False]
+    restless = alignment_score(model, x, others=3, budget=budget, rng=rng()).restless
+    assert restless.tolist() == [1, 1, 4, 4], "what exploded is no start for the others either"
+
+
 def test_a_measurement_counts_what_its_alignment_left_out():
     """A map that explodes from every start but zero: the usual solves are fine, the others are not."""
     task = PrefixSum()

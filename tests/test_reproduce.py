@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from small_study import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
@@ -171,7 +172,7 @@ class TestCheck:
         folder = copy / "smoke" / "small"
         rows = json.loads((folder / "rows.json").read_text())
         measured = rows["measured"]
-        measured[0]["rows"][0]["alignment"] += 0.2
+        measured[0]["rows"][0]["alignment"] += 2.0
         del measured[1]
         (folder / "rows.json").write_text(json.dumps(rows))
         claims = json.loads((folder / "claims.json").read_text())
@@ -187,10 +188,30 @@ class TestCheck:
         for words in (
             f"the net small, solver \\({nets[4]}\\) is not there",
             "Slow of small: no rows; `equilibria reproduce small` measures them",
-            r"Profile of small \(\w+\): difficulty 8, .*: alignment is [\d.]+ and was [\d.]+ \(allowed: 0.0",
+            r"Profile of small \(\w+\): difficulty 8, .*: alignment is [\d.]+ and was [\d.]+ \(allowed: 0.\d+\)",
             "Profile of small, seed 1 .*: DamagedFile: .* is damaged",
         ):
             assert any(re.match(words, sentence) for sentence in told["wrong"]["small"]), (words, told)
+
+    def test_claims_must_not_turn_round(self, copy, capsys):
+        """Rows and claims that fit each other, and none of them is what the nets give."""
+        folder = copy / "smoke" / "small"
+        rows = json.loads((folder / "rows.json").read_text())
+        profiles = [block["rows"][0] for block in rows["measured"] if "alignment" in block["rows"][0]]
+        for row in profiles:
+            row["alignment"] = 2 - row["alignment"]
+            row["standard_errors"]["alignment"] = 10.0  # so wide that each number for itself is within it
+        (folder / "rows.json").write_text(json.dumps(rows))
+        recorded = [asdict(claim) for claim in Small().claims(profiles)]
+        assert [claim["verdict"] for claim in recorded] == ["does not hold", "holds"]
+        (folder / "claims.json").write_text(json.dumps(recorded))
+        assert main([*COMMAND, str(copy), "--check", "--json"]) == 1
+        wrong = json.loads(capsys.readouterr().out)["wrong"]["small"]
+        assert [re.sub(r" \(.*", "", sentence) for sentence in wrong] == [
+            "claim 'AA is below one & can be <measured>': as measured now it holds",
+            "claim 'AA is above one': as measured now it does not hold",
+        ]
+        assert main([*COMMAND, str(copy), "--check", "--sample", "5"]) == 0, "a sample is not enough to judge"
 
     def test_claims_must_follow_from_rows(self, copy, capsys):
         path = copy / "smoke" / "small" / "claims.json"

@@ -1,5 +1,9 @@
 """Numbers that are measured again may differ as rounding makes them differ, and no further."""
 
+import math
+import random
+from typing import Any
+
 import pytest
 
 from equilibria.studies.tolerance import differences
@@ -67,6 +71,54 @@ def test_what_rounding_does_is_allowed(change):
 def test_what_it_does_not_do_is_told(change, words):
     (sentence,) = differences([ROW], [ROW | change])
     assert words in sentence
+
+
+def measured(seed: int, *, settling: float, shift: float = 0.0, examples: int = 40) -> dict[str, Any]:
+    """A row of a net with its own instances; the ends of solves that do not settle depend on the seed as well."""
+    fixed, drawn = random.Random(1), random.Random(seed)
+    easy = [fixed.random() < settling for _ in range(examples)]
+    scores = [float((fixed if one else drawn).random() < 0.4) for one in easy]
+    alignments = [(fixed if one else drawn).uniform(-1, 1) for one in easy]
+    still = sum(one or drawn.random() < 0.1 for one in easy)  # some settle by chance
+    errors = {"score": error_of(scores), "alignment": error_of(alignments)}
+    means = {"score": sum(scores) / examples, "alignment": sum(alignments) / examples}
+    row: dict[str, Any] = {
+        "budget": "large",
+        "examples": examples,
+        "aligned": examples,
+        "converged": still,
+        "cycling": 0,
+        "alignment_restless": examples - still,
+        "standard_errors": errors,
+    }
+    return row | {name: mean + shift * errors[name] for name, mean in means.items()}
+
+
+def error_of(numbers: list[float]) -> float:
+    mean = sum(numbers) / len(numbers)
+    return math.sqrt(sum((one - mean) ** 2 for one in numbers) / (len(numbers) - 1) / len(numbers))
+
+
+@pytest.mark.parametrize("settling", [0.0, 0.3, 0.7, 0.95, 1.0])
+def test_ends_that_are_drawn_again_are_allowed(settling):
+    recorded = measured(0, settling=settling)
+    assert [differences([recorded], [measured(seed, settling=settling)]) for seed in range(1, 500)] == [[]] * 499
+
+
+@pytest.mark.parametrize(("settling", "shift"), [(0.0, 10.0), (0.7, 7.0), (1.0, 1.1)])
+def test_more_than_that_is_told(settling, shift):
+    """The fewer solves are left that do not settle, the less."""
+    recorded = measured(0, settling=settling)
+    for seed in range(1, 50):
+        found = differences([recorded], [measured(seed, settling=settling, shift=shift)])
+        assert any("score is" in one for one in found)
+        assert any("alignment is" in one for one in found)
+
+
+def test_solves_that_were_not_meant_to_settle_are_not_drawn_again():
+    row: dict[str, Any] = measured(0, settling=0.0) | {"budget": "training"}
+    (sentence,) = differences([row], [row | {"alignment": row["alignment"] + 0.05}])
+    assert "alignment is" in sentence
 
 
 def test_errors_are_compared_with_themselves():

@@ -104,3 +104,8 @@ class Solution:
     def converged(self) -> Tensor:
         """(batch,) bool."""
         return self.status == Status.CONVERGED
+
+    @property
+    def settled(self) -> Tensor:
+        """(batch,) bool: at rest, or in a cycle."""
+        return self.converged | (self.status == Status.CYCLING)

@@ -17,7 +17,7 @@ from equilibria.cli.options import Flag, use_threads
 from equilibria.diagnostics import Alignment, Estimate, Noise, OtherStart, Swapped, Zeros, alignment_score, bootstrap
 from equilibria.folders import load
 from equilibria.model import EquilibriumModel
-from equilibria.solution import Budget, Status
+from equilibria.solution import Budget
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import Batch, Task
 from equilibria.training import Evaluation, Run
@@ -183,8 +183,7 @@ def _point(model: EquilibriumModel, task: Task, batch: Batch, steps: int, found:
     usual = found[0].usual
     with torch.no_grad():
         scores = task.score(model.readout(usual.z).cpu(), batch)
-    settled = (usual.status == Status.CONVERGED) | (usual.status == Status.CYCLING)
-    return Point(batch.difficulty, steps, len(scores), int(settled.sum()), scores.double().mean().item(), found)
+    return Point(batch.difficulty, steps, len(scores), int(usual.settled.sum()), scores.double().mean().item(), found)
 
 
 def _starts(model: EquilibriumModel, x: torch.Tensor, noise: list[Noise]) -> list[OtherStart]:

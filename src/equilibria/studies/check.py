@@ -5,14 +5,14 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
 from equilibria.files import DamagedFile
 from equilibria.folders import read_config
 from equilibria.studies.base import Step, Study
-from equilibria.studies.claims import Claim
+from equilibria.studies.claims import Claim, Verdict
 from equilibria.studies.measuring import Failure, measure_all
 from equilibria.studies.reproduce import Audience
 from equilibria.studies.scales import Scale
@@ -54,21 +54,28 @@ def check(
     """
     store, audience = Store(Path(folder) / scale.name), audience or Audience()
     checked = Checked({study.name: [] for study in studies})
+    plans = {study.name: study.plan(scale) for study in studies}
     recorded: dict[str, dict[Key, tuple[Step, Block]]] = {}
     for study in studies:
-        recorded[study.name] = _recorded(store, study, study.plan(scale), checked.wrong[study.name])
+        recorded[study.name] = _recorded(store, study, plans[study.name], checked.wrong[study.name])
     checked.of = len({key for blocks in recorded.values() for key in blocks})
     chosen = _cheapest(recorded, sample or checked.of)
     begin, keys = time.monotonic(), {key: step for key, (step, _) in chosen.items()}
     if keys:
         audience.measuring(0, len(keys), 0.0)
+    fresh: dict[tuple[str, str], Block] = {}
     for key, found in measure_all(store, keys, workers=workers or available_cores(), stop=stop):
         checked.measured += 1
+        if isinstance(found, Block):
+            fresh[found.net, found.measure] = _as_written(found)
         for name, blocks in recorded.items():
             if key in blocks:
                 checked.wrong[name] += _compared(*blocks[key], found)
         audience.measuring(checked.measured, len(keys), time.monotonic() - begin)
     checked.finished = checked.measured == len(keys)
+    for study in studies:
+        if all((step.member.recipe.id, step.measure.id) in fresh for step in plans[study.name]):
+            checked.wrong[study.name] += _reversed(store, study, labelled(plans[study.name], fresh))
     return checked
 
 
@@ -127,9 +134,30 @@ def _compared(step: Step, block: Block, found: Block | Failure) -> list[str]:
     what = f"{type(step.measure).__name__} of {recipe.name or recipe.id} ({recipe.id})"
     if isinstance(found, Failure):
         return [f"{what}: {found}"]
-    again = json.loads(json.dumps(found.rows))  # as they would be written down
-    wrong = differences(block.rows, again, errors=not recipe.task.higher_is_better)
+    wrong = differences(block.rows, _as_written(found).rows, errors=not recipe.task.higher_is_better)
     return [f"{what}: {sentence}" for sentence in wrong]
+
+
+def _as_written(block: Block) -> Block:
+    return replace(block, rows=json.loads(json.dumps(block.rows)))
+
+
+def _reversed(store: Store, study: Study, rows: list) -> list[str]:
+    """Claims of which the rows measured now say the opposite.
+
+    Many numbers may each be within their tolerance and err in the same direction. That a claim can be told in one
+    measurement and not in the other is no contradiction.
+    """
+    try:
+        recorded = {claim.statement: claim for claim in store.claims(study)}
+    except DamagedFile:
+        return []  # told already
+    decided = {Verdict.HOLDS, Verdict.FAILS}
+    return [
+        _contradiction("as measured now", old, new)
+        for new in study.claims(rows)
+        if (old := recorded.get(new.statement)) and {old.verdict, new.verdict} == decided
+    ]
 
 
 def _wrong_claims(store: Store, study: Study, rows: list) -> list[str]:
@@ -142,12 +170,12 @@ def _wrong_claims(store: Store, study: Study, rows: list) -> list[str]:
     wrong = [f"claim {statement!r} is not in claims.json" for statement in now if statement not in recorded]
     wrong += [f"claim {statement!r} is none of this study" for statement in recorded if statement not in now]
     both = [(recorded[statement], now[statement]) for statement in now if statement in recorded]
-    return wrong + [
-        f"claim {old.statement!r}: by its rows it {new.verdict} ({new.measured}), and recorded is: it {old.verdict} "
-        f"({old.measured})"
-        for old, new in both
-        if not _same(old, new)
-    ]
+    return wrong + [_contradiction("by its rows", old, new) for old, new in both if not _same(old, new)]
+
+
+def _contradiction(when: str, old: Claim, new: Claim) -> str:
+    found, was = (f"it {claim.verdict} ({claim.measured})" for claim in (new, old))
+    return f"claim {old.statement!r}: {when} {found}, and recorded is: {was}"
 
 
 def _same(one: Claim, other: Claim) -> bool:

@@ -1,7 +1,8 @@
 """How far a number that is measured again may be from the one that was recorded, by the name of its field.
 
 The instances and the weights are the same, so on the same machine numbers are equal. Elsewhere sums are rounded
-otherwise: answers on the edge change, and states that never settle end elsewhere.
+otherwise. Of examples that settle, only answers on the edge change. A solve that does not settle magnifies rounding
+until its end is a new draw; then a mean is only known up to its standard error, which the row has.
 """
 
 import math
@@ -14,13 +15,14 @@ from equilibria.training.runs import ON_THE_EDGE
 ALIGNMENTS = ("alignment", "cosine", "centred", "gaussian", "laplacian", "inverse_multiquadric", "attacked_alignment")
 RESIDUALS = ("residual", "last_step", "distance", "apart", "trace", "cycle_size")  # parts of names: only sizes count
 SHARES = ("score", "accuracy", "right", "share", "auroc", "constant", "same", "agreement")  # parts of names
-CLOCKS = ("seconds", "milliseconds")  # parts of names of times, which are the machine's
+NOT_COMPARED = ("seconds", "standard_errors")  # parts of names: times are the machine's, and the others make tolerances
 SETTINGS = ("difficulty", "steps", "examples", "aligned", "run", "trained_at", "size")  # numbers that do not change
 AA = 0.01
 TENFOLD = 10.0
 SMALL = 1e-5  # residuals below it are all the same
 RELATIVE = 0.05  # of numbers of which nothing else is known, and of errors
 ABSOLUTE = 1e-6
+SURE = 4.0  # standard errors: of ten thousand numbers that are drawn again, less than one is expected beyond
 
 
 def differences(recorded: Sequence[Row], measured: Sequence[Row], *, errors: bool = False) -> list[str]:
@@ -47,7 +49,7 @@ def _difference(name: str, old: Row, new: Row, errors: bool) -> str:
 
 def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
     """What is wrong, or nothing."""
-    if before == now or any(part in name for part in CLOCKS):
+    if before == now or any(part in name for part in NOT_COMPARED):
         return ""
     if isinstance(before, dict) and isinstance(now, dict):
         found = [
@@ -69,7 +71,7 @@ def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
 def _compared_lists(name: str, before: list, now: list, row: Row, errors: bool) -> str:
     """Of many numbers their means, of residuals the geometric ones; of words how many changed."""
     old, new = _flat(before), _flat(now)
-    sizes, few = any(part in name for part in RESIDUALS), max(ON_THE_EDGE, 0.1 * len(old))
+    sizes, few = any(part in name for part in RESIDUALS), max(ON_THE_EDGE, max(0.1, _drawn_again(row)) * len(old))
     if abs(len(old) - len(new)) > (few if sizes else 0):
         return f"{name} has {len(new)} entries and had {len(old)}"
     changed = sum(one != other for one, other in zip(old, new, strict=False))
@@ -96,24 +98,56 @@ def _compared_lists(name: str, before: list, now: list, row: Row, errors: bool) 
 
 def tolerance(name: str, value: float, row: Row, *, errors: bool = False) -> float:
     """How far from `value` a number of this name may be that is measured again."""
-    examples = max(1, row.get("aligned", 0) or row.get("examples", 0) or 1)
-    if any(part in name for part in ALIGNMENTS) and not name.endswith("diverged"):
+    examples = max(1, row.get("examples", 0) or 1)
+    if any(part in name for part in ALIGNMENTS) and not name.endswith(("diverged", "restless")):
         # Nets that forget their start have the same AA everywhere; of the others single examples go anywhere.
-        return max(AA, 0.25 * math.sqrt(max(0.0, 1 - value * value) / examples))
+        aligned = max(1, row.get("aligned", 0) or examples)
+        return max(AA, 0.25 * math.sqrt(max(0.0, 1 - value * value) / aligned), _redrawn_mean(name, row, "alignment"))
     if any(part in name for part in SHARES):
         if errors or not 0 <= value <= 1:
-            return max(RELATIVE * abs(value), ABSOLUTE)
-        examples = max(1, row.get("examples", 0) or 1)
-        return max(ON_THE_EDGE / examples, math.sqrt(value * (1 - value) / examples)) if examples > 1 else RELATIVE
+            return max(RELATIVE * abs(value), ABSOLUTE, _redrawn_mean(name, row))
+        if examples == 1:
+            return RELATIVE
+        edge = max(ON_THE_EDGE / examples, math.sqrt(value * (1 - value) / examples))
+        return max(edge, _redrawn_mean(name, row))
     if name == "steps" and row.get("budget") == "best":  # of steps that are equally good the first counts
         return max(ON_THE_EDGE, 0.2 * value)
     if name in SETTINGS:
         return 0
     if isinstance(value, int):  # so many of the examples
-        examples = max(1, row.get("examples", 0) or 1)
-        share = min(max(value / examples, 0.0), 1.0)
-        return max(ON_THE_EDGE, math.sqrt(examples * share * (1 - share)))
+        share = _drawn_again(row, "alignment" if name.startswith("alignment") else "")
+        return max(ON_THE_EDGE, _redrawn_count(value, examples, share))
     return max(RELATIVE * abs(value), ABSOLUTE)
+
+
+def _drawn_again(row: Row, which: str = "") -> float:
+    """The share of examples whose solves may end elsewhere in another rounding.
+
+    As many as did not settle, and as many again: that one settled is then chance, too, and others will not. Solves
+    that were not meant to settle take too few steps to magnify anything.
+    """
+    if row.get("budget") != "large":
+        return 0.0
+    if which == "alignment":
+        return min(1.0, 2 * row.get("alignment_restless", 0) / max(1, row.get("aligned", 0)))
+    examples = row.get("examples", 0)
+    settled = row.get("converged", examples) + row.get("cycling", 0)
+    return min(1.0, 2 * (examples - settled) / max(1, examples))
+
+
+def _redrawn_mean(name: str, row: Row, which: str = "") -> float:
+    """How far a mean may move if this share of its examples is drawn again; both draws have the same spread."""
+    mean = {"right": "score"}.get(name, name.removesuffix("_each"))
+    error = row.get("standard_errors", {}).get(mean) or 0.0
+    return SURE * error * math.sqrt(2 * _drawn_again(row, which))
+
+
+def _redrawn_count(value: int, examples: int, share: float) -> float:
+    """The same of a number of examples; if some do not settle, none and all may be chance."""
+    least = 1 / (examples + 2) if share else 0.0
+    likely = min(max(value / examples, least), 1 - least)
+    spread = math.sqrt(examples * likely * (1 - likely))
+    return SURE * math.sqrt(2) * spread if share else spread
 
 
 def _where(row: Row) -> str:

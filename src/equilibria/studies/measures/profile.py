@@ -31,6 +31,8 @@ class Profile(Measure):
     the paper does with nets that get worse with more. With `each` the numbers of every example are kept.
     """
 
+    version = 2
+
     difficulties: tuple[int | float, ...]
     examples: int
     others: int
@@ -71,19 +73,23 @@ class Profile(Measure):
         score = torch.cat([task.score(*answer) for answer in answers])
         status, residual = (torch.cat([getattr(end, name) for _, end in ends]) for name in ("status", "residual"))
         size = torch.cat([end.z.flatten(1).norm(dim=1) for _, end in ends])
+        partial = torch.cat([task.partial_score(*answer) for answer in answers])
         row = {
             "examples": len(score),
             "score": mean(score),
-            "partial_score": mean(torch.cat([task.partial_score(*answer) for answer in answers])),
+            "partial_score": mean(partial),
             "constant": mean(torch.cat([task.score(task.constant(part), part) for part, _ in ends])),
             "diverged": int((status == Status.DIVERGED).sum()),
             "converged": int((status == Status.CONVERGED).sum()),
             "cycling": int((status == Status.CYCLING).sum()),
             "residual": finite(residual.nanmedian().item()),
             "last_step": finite((residual * size).nanmedian().item()),  # the distance between the last two states
+            "standard_errors": {"score": standard_error(score), "partial_score": standard_error(partial)},
         }
         if self.aligned:
-            row |= self._alignment(model, batch, solver, budget)
+            aligned = self._alignment(model, batch, solver, budget)
+            row["standard_errors"] |= aligned.pop("standard_errors")
+            row |= aligned
         if self.each:
             row["right"] = [bool(one) for one in score > 0.5]
             row["last_step_each"] = rounded(residual * size)
@@ -98,9 +104,16 @@ class Profile(Measure):
             for part in split(aligned, self.others + 1)
         ]
         each = torch.cat([one.score for one in found])
-        kernels = {name: mean(torch.cat([getattr(one.state, name) for one in found])) for name in KERNELS}
-        lost = int(sum(one.diverged.sum() for one in found))
-        row: dict[str, Any] = {"alignment": mean(each), **kernels, "aligned": len(each), "alignment_diverged": lost}
+        numbers = {"alignment": each} | {
+            name: torch.cat([getattr(one.state, name) for one in found]) for name in KERNELS
+        }
+        row: dict[str, Any] = {name: mean(number) for name, number in numbers.items()}
+        row |= {
+            "aligned": len(each),
+            "alignment_diverged": int(sum(one.diverged.sum() for one in found)),
+            "alignment_restless": int(sum((one.restless > 0).sum() for one in found)),  # examples
+            "standard_errors": {name: standard_error(number) for name, number in numbers.items()},
+        }
         return row | {"alignment_each": rounded(each)} if self.each else row
 
 
@@ -144,6 +157,12 @@ def training_depth(recipe: Recipe) -> int:
 def mean(numbers: Tensor) -> float | None:
     """Of those that are numbers; how many are not stands beside it."""
     return finite(numbers.double().nanmean().item())
+
+
+def standard_error(numbers: Tensor) -> float | None:
+    """Of their mean; to four digits."""
+    known = numbers[~numbers.isnan()].double()
+    return finite(float(f"{known.std().item() / math.sqrt(len(known)):.4g}")) if len(known) > 1 else None
 
 
 def finite(number: float) -> float | None:
