@@ -5,7 +5,9 @@ import random
 from typing import Any
 
 import pytest
+import torch
 
+from equilibria.studies.measures.redraw import redrawn, redrawn_count
 from equilibria.studies.tolerance import differences
 
 ROW = {
@@ -77,48 +79,60 @@ def measured(seed: int, *, settling: float, shift: float = 0.0, examples: int = 
     """A row of a net with its own instances; the ends of solves that do not settle depend on the seed as well."""
     fixed, drawn = random.Random(1), random.Random(seed)
     easy = [fixed.random() < settling for _ in range(examples)]
-    scores = [float((fixed if one else drawn).random() < 0.4) for one in easy]
-    alignments = [(fixed if one else drawn).uniform(-1, 1) for one in easy]
-    still = sum(one or drawn.random() < 0.1 for one in easy)  # some settle by chance
-    errors = {"score": error_of(scores), "alignment": error_of(alignments)}
-    means = {"score": sum(scores) / examples, "alignment": sum(alignments) / examples}
-    row: dict[str, Any] = {
-        "budget": "large",
+    scores = torch.tensor([float((fixed if one else drawn).random() < 0.1) for one in easy])
+    alignments = torch.tensor([(fixed if one else drawn).uniform(-1, 1) for one in easy])
+    still = torch.tensor([one or drawn.random() < 0.1 for one in easy])  # some settle by chance
+    again = {
+        "score": redrawn(scores, ~still),
+        "alignment": redrawn(alignments, ~still),
+        "converged": redrawn_count(still, ~still),
+    }
+    return {
         "examples": examples,
         "aligned": examples,
-        "converged": still,
-        "cycling": 0,
-        "alignment_restless": examples - still,
-        "standard_errors": errors,
+        "converged": int(still.sum()),
+        "score": scores.mean().item() + shift * scores.std().item() / math.sqrt(examples),
+        "alignment": alignments.mean().item() + shift * alignments.std().item() / math.sqrt(examples),
+        "status_each": [0 if one else 2 for one in still.tolist()],
+        "redrawn": again,
     }
-    return row | {name: mean + shift * errors[name] for name, mean in means.items()}
-
-
-def error_of(numbers: list[float]) -> float:
-    mean = sum(numbers) / len(numbers)
-    return math.sqrt(sum((one - mean) ** 2 for one in numbers) / (len(numbers) - 1) / len(numbers))
 
 
 @pytest.mark.parametrize("settling", [0.0, 0.3, 0.7, 0.95, 1.0])
 def test_ends_that_are_drawn_again_are_allowed(settling):
-    recorded = measured(0, settling=settling)
-    assert [differences([recorded], [measured(seed, settling=settling)]) for seed in range(1, 500)] == [[]] * 499
+    for first in range(0, 1000, 2):
+        pair = [measured(seed, settling=settling) for seed in (first, first + 1)]
+        assert differences(pair[:1], pair[1:]) == []
 
 
-@pytest.mark.parametrize(("settling", "shift"), [(0.0, 10.0), (0.7, 7.0), (1.0, 1.1)])
+@pytest.mark.parametrize(("settling", "shift"), [(0.0, 12.0), (0.7, 10.0), (0.95, 5.0), (1.0, 1.2)])
 def test_more_than_that_is_told(settling, shift):
     """The fewer solves are left that do not settle, the less."""
-    recorded = measured(0, settling=settling)
     for seed in range(1, 50):
-        found = differences([recorded], [measured(seed, settling=settling, shift=shift)])
+        found = differences([measured(0, settling=settling)], [measured(seed, settling=settling, shift=shift)])
         assert any("score is" in one for one in found)
         assert any("alignment is" in one for one in found)
 
 
-def test_solves_that_were_not_meant_to_settle_are_not_drawn_again():
-    row: dict[str, Any] = measured(0, settling=0.0) | {"budget": "training"}
-    (sentence,) = differences([row], [row | {"alignment": row["alignment"] + 0.05}])
-    assert "alignment is" in sentence
+def test_draws_have_the_standard_error_that_is_said():
+    """The means of many draws differ as much as one draw says; of half of them that are restless, so do all."""
+    generator = torch.Generator().manual_seed(0)
+    every, half = torch.ones(400, dtype=torch.bool), torch.arange(400) % 2 == 0
+    fixed = torch.randn(400, generator=generator)
+    draws = torch.randn(2000, 400, generator=generator)
+    assert redrawn(draws[0], every) == pytest.approx(draws.mean(1).std().item(), rel=0.1)
+    some = torch.where(half, draws, fixed)
+    assert some.mean(1).std().item() < redrawn(some[0], half) == pytest.approx(redrawn(draws[0], every), rel=0.1)
+    few = torch.arange(400) < 50
+    assert redrawn(draws[0], few) == pytest.approx(0.5 * redrawn(draws[0], every), rel=0.05)
+    assert redrawn(draws[0], ~every) == 0
+
+
+def test_none_of_many_may_be_chance():
+    """A share of 1 in 42 gives none of 40 more often than not."""
+    none, restless = torch.zeros(40), torch.ones(40, dtype=torch.bool)
+    assert redrawn(none, restless) == redrawn(1 - none, restless) == 0.024
+    assert redrawn(none, ~restless) == 0
 
 
 def test_errors_are_compared_with_themselves():

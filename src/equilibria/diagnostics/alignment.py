@@ -34,7 +34,7 @@ class Alignment:
     usual: Solution  # the solve from the usual start
     same_answer: Tensor | None  # (batch,) the share of other starts with the same answer, if that was asked for
     residual: Tensor  # (batch,) the mean relative residual at the ends of the solves from other starts
-    restless: Tensor  # (batch,) how many of the solves, with the usual one, end neither at rest nor in a cycle
+    restless: Tensor  # (batch,) how many of the solves, with the usual one, took all their steps without settling
 
     @property
     def score(self) -> Tensor:
@@ -81,7 +81,7 @@ def alignment_score(
         spaces = Usual(usual.z, lost), Usual(answer, lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
         same, count, residual = torch.zeros(3, len(x), device=x.device)
-        restless = (~usual.settled).long()
+        restless = (usual.status == Status.EXHAUSTED).long()
         for example, giver in _pairs(givers.to(x.device), usual.z):
             z0 = start.made_from(rows(usual.z, giver), rng)
             other = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
@@ -94,7 +94,7 @@ def alignment_score(
                 same.index_add_(0, example, (good & same_answer(answer[example], said)).to(same.dtype))
             residual.index_add_(0, example, torch.where(good, other.residual, 0).to(residual.dtype))
             count.index_add_(0, example, good.to(count.dtype))
-            restless.index_add_(0, example, (~other.settled).long())
+            restless.index_add_(0, example, (other.status == Status.EXHAUSTED).long())
     state, readout = (Agreement(*(total / count)) for total in totals)
     shares = None if same_answer is None else same / count
     lost_solves = len(givers) - count.long()

@@ -53,7 +53,7 @@ class Study(ABC):
     """A figure or a table. Training, measuring and drawing are separate: `draw` and `claims` only see rows.
 
     A row has the fields of its measure and `category`, `net` (the id of its recipe), `name`, `task`, `measure` and
-    `seconds` (that the measure took for all its rows) besides.
+    `seconds` (of CPU time, for all rows of the measure) besides.
     """
 
     name: ClassVar[str]

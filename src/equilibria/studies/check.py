@@ -146,17 +146,20 @@ def _reversed(store: Store, study: Study, rows: list) -> list[str]:
     """Claims of which the rows measured now say the opposite.
 
     Many numbers may each be within their tolerance and err in the same direction. That a claim can be told in one
-    measurement and not in the other is no contradiction.
+    measurement and not in the other is no contradiction, and without an interval rounding might decide.
     """
     try:
         recorded = {claim.statement: claim for claim in store.claims(study)}
+        now = study.claims(rows)
     except DamagedFile:
         return []  # told already
+    except Exception as error:  # of rows that are wrong, which is told as well
+        return [f"its claims cannot be judged by what was measured now: {type(error).__name__}: {error}"]
     decided = {Verdict.HOLDS, Verdict.FAILS}
     return [
         _contradiction("as measured now", old, new)
-        for new in study.claims(rows)
-        if (old := recorded.get(new.statement)) and {old.verdict, new.verdict} == decided
+        for new in now
+        if (old := recorded.get(new.statement)) and {old.verdict, new.verdict} == decided and new.low is not None
     ]
 
 

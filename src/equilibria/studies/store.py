@@ -36,7 +36,7 @@ class Block:
     measure: str  # the id of its settings
     settings: dict[str, Any] = field(hash=False)
     rows: list[Row] = field(hash=False)
-    seconds: float = 0.0  # that it took
+    seconds: float = 0.0  # of CPU time
 
     @property
     def key(self) -> Key:

@@ -1,28 +1,30 @@
 """How far a number that is measured again may be from the one that was recorded, by the name of its field.
 
 The instances and the weights are the same, so on the same machine numbers are equal. Elsewhere sums are rounded
-otherwise. Of examples that settle, only answers on the edge change. A solve that does not settle magnifies rounding
-until its end is a new draw; then a mean is only known up to its standard error, which the row has.
+otherwise. Of examples that settle, only answers on the edge change. Where rounding decides more than that, a row says
+under "redrawn" what the standard error of each number is, over draws of what rounding decides.
 """
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from equilibria.solution import Status
 from equilibria.studies.base import Row
 from equilibria.training.runs import ON_THE_EDGE
 
 ALIGNMENTS = ("alignment", "cosine", "centred", "gaussian", "laplacian", "inverse_multiquadric", "attacked_alignment")
 RESIDUALS = ("residual", "last_step", "distance", "apart", "trace", "cycle_size")  # parts of names: only sizes count
+EFFORTS = ("forward", "backward")  # of searches, which may end early: only sizes count
 SHARES = ("score", "accuracy", "right", "share", "auroc", "constant", "same", "agreement")  # parts of names
-NOT_COMPARED = ("seconds", "standard_errors")  # parts of names: times are the machine's, and the others make tolerances
+NOT_COMPARED = ("seconds", "redrawn")  # parts of names: times are the machine's, and the others make tolerances
 SETTINGS = ("difficulty", "steps", "examples", "aligned", "run", "trained_at", "size")  # numbers that do not change
 AA = 0.01
 TENFOLD = 10.0
 SMALL = 1e-5  # residuals below it are all the same
 RELATIVE = 0.05  # of numbers of which nothing else is known, and of errors
 ABSOLUTE = 1e-6
-SURE = 4.0  # standard errors: of ten thousand numbers that are drawn again, less than one is expected beyond
+SURE = 5.0  # standard errors; they are estimated from few examples, and there are thousands of numbers
 
 
 def differences(recorded: Sequence[Row], measured: Sequence[Row], *, errors: bool = False) -> list[str]:
@@ -44,7 +46,13 @@ def differences(recorded: Sequence[Row], measured: Sequence[Row], *, errors: boo
 def _difference(name: str, old: Row, new: Row, errors: bool) -> str:
     if name not in old or name not in new:
         return f"{name} is {'not recorded' if name in new else 'no longer measured'}"
-    return _compared(name, old[name], new[name], old, errors)
+    return _compared(name, old[name], new[name], old | {"redrawn": _difference_of_draws(old, new)}, errors)
+
+
+def _difference_of_draws(old: Row, new: Row) -> dict[str, float]:
+    """The standard error of the difference between numbers that are drawn twice."""
+    before, now = old.get("redrawn", {}), new.get("redrawn", {})
+    return {name: math.hypot(before.get(name, 0.0), now.get(name, 0.0)) for name in before | now}
 
 
 def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
@@ -61,7 +69,7 @@ def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
         return _compared_lists(name, before, now, row, errors)
     if not isinstance(before, int | float) or not isinstance(now, int | float):
         return "" if before == now else f"{name} is {now!r} and was {before!r}"
-    if any(part in name for part in RESIDUALS):
+    if any(part in name for part in RESIDUALS) or (name in EFFORTS and row.get("metric") == "attacked"):
         close = _same_size(before, now)
         return "" if close else f"{name} is {now:.3g} and was {before:.3g} (allowed: a factor of {TENFOLD:g})"
     allowed = tolerance(name, before, row, errors=errors)
@@ -71,12 +79,13 @@ def _compared(name: str, before: Any, now: Any, row: Row, errors: bool) -> str:
 def _compared_lists(name: str, before: list, now: list, row: Row, errors: bool) -> str:
     """Of many numbers their means, of residuals the geometric ones; of words how many changed."""
     old, new = _flat(before), _flat(now)
-    sizes, few = any(part in name for part in RESIDUALS), max(ON_THE_EDGE, max(0.1, _drawn_again(row)) * len(old))
+    sizes, few = any(part in name for part in RESIDUALS), max(ON_THE_EDGE, 0.1 * len(old))
     if abs(len(old) - len(new)) > (few if sizes else 0):
         return f"{name} has {len(new)} entries and had {len(old)}"
     changed = sum(one != other for one, other in zip(old, new, strict=False))
     if not all(_is_number(one) or one is None for one in old + new) or "status" in name:
-        return "" if changed <= few else f"{changed} of {len(old)} entries of {name} changed (allowed: {few:.0f})"
+        may = max(few, (old + new).count(Status.EXHAUSTED)) if "status" in name else few
+        return "" if changed <= may else f"{changed} of {len(old)} entries of {name} changed (allowed: {may:.0f})"
     lost = abs(sum(one is None for one in old) - sum(one is None for one in new))
     if lost > few:
         return f"{lost} more or fewer entries of {name} are no numbers (allowed: {few:.0f})"
@@ -98,56 +107,36 @@ def _compared_lists(name: str, before: list, now: list, row: Row, errors: bool) 
 
 def tolerance(name: str, value: float, row: Row, *, errors: bool = False) -> float:
     """How far from `value` a number of this name may be that is measured again."""
+    drawn = {"right": "score"}.get(name, name.removesuffix("_each"))
+    return max(_rounding(name, value, row, errors), SURE * row.get("redrawn", {}).get(drawn, 0.0))
+
+
+def _rounding(name: str, value: float, row: Row, errors: bool) -> float:
+    """The same if every solve settles."""
     examples = max(1, row.get("examples", 0) or 1)
-    if any(part in name for part in ALIGNMENTS) and not name.endswith(("diverged", "restless")):
+    aligned = max(1, row.get("aligned", 0) or examples)
+    if name in ("alignment_diverged", "alignment_restless"):
+        return max(ON_THE_EDGE, _spread(value, aligned))
+    if any(part in name for part in ALIGNMENTS):
         # Nets that forget their start have the same AA everywhere; of the others single examples go anywhere.
-        aligned = max(1, row.get("aligned", 0) or examples)
-        return max(AA, 0.25 * math.sqrt(max(0.0, 1 - value * value) / aligned), _redrawn_mean(name, row, "alignment"))
+        return max(AA, 0.25 * math.sqrt(max(0.0, 1 - value * value) / aligned))
     if any(part in name for part in SHARES):
         if errors or not 0 <= value <= 1:
-            return max(RELATIVE * abs(value), ABSOLUTE, _redrawn_mean(name, row))
-        if examples == 1:
-            return RELATIVE
-        edge = max(ON_THE_EDGE / examples, math.sqrt(value * (1 - value) / examples))
-        return max(edge, _redrawn_mean(name, row))
+            return max(RELATIVE * abs(value), ABSOLUTE)
+        return max(ON_THE_EDGE, _spread(value * examples, examples)) / examples if examples > 1 else RELATIVE
     if name == "steps" and row.get("budget") == "best":  # of steps that are equally good the first counts
         return max(ON_THE_EDGE, 0.2 * value)
     if name in SETTINGS:
         return 0
     if isinstance(value, int):  # so many of the examples
-        share = _drawn_again(row, "alignment" if name.startswith("alignment") else "")
-        return max(ON_THE_EDGE, _redrawn_count(value, examples, share))
+        return max(ON_THE_EDGE, _spread(value, examples))
     return max(RELATIVE * abs(value), ABSOLUTE)
 
 
-def _drawn_again(row: Row, which: str = "") -> float:
-    """The share of examples whose solves may end elsewhere in another rounding.
-
-    As many as did not settle, and as many again: that one settled is then chance, too, and others will not. Solves
-    that were not meant to settle take too few steps to magnify anything.
-    """
-    if row.get("budget") != "large":
-        return 0.0
-    if which == "alignment":
-        return min(1.0, 2 * row.get("alignment_restless", 0) / max(1, row.get("aligned", 0)))
-    examples = row.get("examples", 0)
-    settled = row.get("converged", examples) + row.get("cycling", 0)
-    return min(1.0, 2 * (examples - settled) / max(1, examples))
-
-
-def _redrawn_mean(name: str, row: Row, which: str = "") -> float:
-    """How far a mean may move if this share of its examples is drawn again; both draws have the same spread."""
-    mean = {"right": "score"}.get(name, name.removesuffix("_each"))
-    error = row.get("standard_errors", {}).get(mean) or 0.0
-    return SURE * error * math.sqrt(2 * _drawn_again(row, which))
-
-
-def _redrawn_count(value: int, examples: int, share: float) -> float:
-    """The same of a number of examples; if some do not settle, none and all may be chance."""
-    least = 1 / (examples + 2) if share else 0.0
-    likely = min(max(value / examples, least), 1 - least)
-    spread = math.sqrt(examples * likely * (1 - likely))
-    return SURE * math.sqrt(2) * spread if share else spread
+def _spread(count: float, of: int) -> float:
+    """The standard deviation of a number of examples."""
+    share = min(max(count / of, 0.0), 1.0)
+    return math.sqrt(of * share * (1 - share))
 
 
 def _where(row: Row) -> str:

@@ -1,5 +1,6 @@
 """Three ways to say how path independent a net is, with what each costs."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,10 @@ from equilibria.solution import Budget
 from equilibria.solvers import Picard
 from equilibria.studies.base import Measure, Row
 from equilibria.studies.measures.profile import SEED, finite, instances, mean
+from equilibria.studies.measures.redraw import depends, redrawn
 from equilibria.training import Recipe
+
+MEDIAN = math.sqrt(math.pi / 2)  # its standard error over that of the mean, of normal numbers
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Metric(Measure):
 
     With `size` the states of the net are made so many times as long, which changes nothing that it answers.
     """
+
+    version = 2
 
     metric: ClassVar[str]
     difficulty: int | float
@@ -36,22 +42,29 @@ class Metric(Measure):
         budget, rng = Budget(self.steps), torch.Generator().manual_seed(SEED)
         with counted(model) as cost:
             each = self.each(resized(model, self.size), x, solver=Picard(), budget=budget, rng=rng)
+        again = redrawn(each, self.restless(each))
         return [
             {
                 "metric": self.metric,
                 "size": self.size,
                 "difficulty": self.difficulty,
+                "examples": self.examples,
                 "value": mean(each),
                 "median": finite(each.double().nanmedian().item()),
                 "lost": int(each.isnan().sum()),
                 "forward": cost.forward / self.examples,
                 "backward": cost.backward / self.examples,
+                "redrawn": {"value": again, "median": MEDIAN * again},
             }
         ]
 
     @abstractmethod
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
         """The number of every example, (examples,)."""
+
+    def restless(self, each: Tensor) -> Tensor:
+        """Which of them would be others if sums were rounded otherwise, (examples,) bool."""
+        return depends(each)
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,9 @@ class JacobianNorm(Metric):
 
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
         return start_influence(model, x, probes=self.probes, **how)
+
+    def restless(self, each: Tensor) -> Tensor:
+        return each.isnan() | (each > 1)  # rounding grows as well
 
 
 @dataclass

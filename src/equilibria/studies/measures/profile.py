@@ -13,6 +13,7 @@ from equilibria.solution import Budget, Keep, Status
 from equilibria.solve import Solver
 from equilibria.solvers import SOLVERS
 from equilibria.studies.base import Measure, Row
+from equilibria.studies.measures.redraw import redrawn, redrawn_count
 from equilibria.tasks import Batch, Task
 from equilibria.training import Recipe
 
@@ -56,6 +57,11 @@ class Profile(Measure):
     def _kind(self) -> str:
         return "best" if self.search else "large" if self.steps else "training"
 
+    @property
+    def _may_settle(self) -> bool:
+        """Otherwise the number of steps is given, and too small to magnify anything."""
+        return self._kind() == "large"
+
     def _budget(self, i: int, model: EquilibriumModel, recipe: Recipe, batch: Batch, solver: Solver) -> Budget:
         if self.search:
             return Budget(best_steps(model, recipe.task, batch, solver, self.search))
@@ -74,47 +80,51 @@ class Profile(Measure):
         status, residual = (torch.cat([getattr(end, name) for _, end in ends]) for name in ("status", "residual"))
         size = torch.cat([end.z.flatten(1).norm(dim=1) for _, end in ends])
         partial = torch.cat([task.partial_score(*answer) for answer in answers])
+        ended = {kind.name.lower(): status == kind for kind in (Status.DIVERGED, Status.CONVERGED, Status.CYCLING)}
+        restless = (status == Status.EXHAUSTED) & self._may_settle
         row = {
             "examples": len(score),
             "score": mean(score),
             "partial_score": mean(partial),
             "constant": mean(torch.cat([task.score(task.constant(part), part) for part, _ in ends])),
-            "diverged": int((status == Status.DIVERGED).sum()),
-            "converged": int((status == Status.CONVERGED).sum()),
-            "cycling": int((status == Status.CYCLING).sum()),
+            **{name: int(those.sum()) for name, those in ended.items()},
             "residual": finite(residual.nanmedian().item()),
             "last_step": finite((residual * size).nanmedian().item()),  # the distance between the last two states
-            "standard_errors": {"score": standard_error(score), "partial_score": standard_error(partial)},
         }
+        again = {"score": redrawn(score, restless), "partial_score": redrawn(partial, restless)}
+        again |= {name: redrawn_count(those, restless) for name, those in ended.items()}
         if self.aligned:
-            aligned = self._alignment(model, batch, solver, budget)
-            row["standard_errors"] |= aligned.pop("standard_errors")
-            row |= aligned
+            aligned, aligned_again = self._alignment(model, batch, solver, budget)
+            row, again = row | aligned, again | aligned_again
         if self.each:
             row["right"] = [bool(one) for one in score > 0.5]
             row["last_step_each"] = rounded(residual * size)
             row["status_each"] = status.tolist()
-        return row
+        return row | {"redrawn": again}
 
-    def _alignment(self, model: EquilibriumModel, batch: Batch, solver: Solver, budget: Budget) -> dict[str, Any]:
+    def _alignment(
+        self, model: EquilibriumModel, batch: Batch, solver: Solver, budget: Budget
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        """What a row has of it, and how far another draw would be off."""
         rng = torch.Generator().manual_seed(SEED)
         aligned = batch._replace(x=batch.x[: self.aligned], y=batch.y[: self.aligned])
         found = [
             alignment_score(model, part.x, others=self.others, solver=solver, budget=budget, rng=rng)
             for part in split(aligned, self.others + 1)
         ]
-        each = torch.cat([one.score for one in found])
-        numbers = {"alignment": each} | {
-            name: torch.cat([getattr(one.state, name) for one in found]) for name in KERNELS
-        }
+        numbers = {name: torch.cat([getattr(one.state, name) for one in found]) for name in ("cosine", *KERNELS)}
+        numbers = {"alignment": numbers.pop("cosine")} | numbers
+        restless = (torch.cat([one.restless for one in found]) > 0) & self._may_settle
         row: dict[str, Any] = {name: mean(number) for name, number in numbers.items()}
         row |= {
-            "aligned": len(each),
+            "aligned": len(restless),
             "alignment_diverged": int(sum(one.diverged.sum() for one in found)),
-            "alignment_restless": int(sum((one.restless > 0).sum() for one in found)),  # examples
-            "standard_errors": {name: standard_error(number) for name, number in numbers.items()},
+            "alignment_restless": int(restless.sum()),  # examples
         }
-        return row | {"alignment_each": rounded(each)} if self.each else row
+        if self.each:
+            row["alignment_each"] = rounded(numbers["alignment"])
+        again = {name: redrawn(number, restless) for name, number in numbers.items() if name != "distance"}
+        return row, again | {"alignment_restless": redrawn_count(restless, restless)}
 
 
 KERNELS = ("centred", "gaussian", "laplacian", "inverse_multiquadric", "distance")
@@ -157,12 +167,6 @@ def training_depth(recipe: Recipe) -> int:
 def mean(numbers: Tensor) -> float | None:
     """Of those that are numbers; how many are not stands beside it."""
     return finite(numbers.double().nanmean().item())
-
-
-def standard_error(numbers: Tensor) -> float | None:
-    """Of their mean; to four digits."""
-    known = numbers[~numbers.isnan()].double()
-    return finite(float(f"{known.std().item() / math.sqrt(len(known)):.4g}")) if len(known) > 1 else None
 
 
 def finite(number: float) -> float | None:

@@ -9,6 +9,7 @@ from equilibria.model import EquilibriumModel
 from equilibria.solution import Budget
 from equilibria.studies.base import Measure, Row
 from equilibria.studies.measures.profile import SEED, best_steps, instances, mean, rounded, split
+from equilibria.studies.measures.redraw import depends, redrawn
 from equilibria.training import Recipe
 
 AT_ONCE = 64  # starts that are searched for together: the unrolled solve of each is in memory
@@ -22,7 +23,7 @@ class Stress(Measure):
     Gradients go `through` so many steps; where an attacked start leads is judged with all of them.
     """
 
-    version = 2
+    version = 3
 
     difficulty: int
     examples: int
@@ -59,19 +60,26 @@ class Stress(Measure):
             usual_score.append(scores.usual)
             attacked_score.append(scores.attacked)
             diverged += int(found.diverged.sum())
-        alignment, attacked = torch.cat(alignment), torch.cat(attacked)
+        alignment, guessed, attacked = torch.cat(alignment), torch.cat(guessed), torch.cat(attacked)
+        usual_score, attacked_score = torch.cat(usual_score), torch.cat(attacked_score)
         return [
             {
                 "difficulty": self.difficulty,
                 "steps": budget.steps,
                 "examples": self.examples,
                 "alignment": mean(alignment),
-                "score": mean(torch.cat(usual_score)),
+                "score": mean(usual_score),
                 "attacked_alignment": mean(attacked),
-                "attacked_score": mean(torch.cat(attacked_score)),
+                "attacked_score": mean(attacked_score),
                 "attacked_diverged": diverged,
                 "alignment_each": rounded(alignment),
-                "guessed_alignment_each": rounded(torch.cat(guessed)),
+                "guessed_alignment_each": rounded(guessed),
                 "attacked_alignment_each": rounded(attacked),
+                "redrawn": {
+                    "alignment": redrawn(alignment, depends(alignment)),
+                    "guessed_alignment": redrawn(guessed, depends(guessed)),
+                    "attacked_alignment": redrawn(attacked, depends(attacked)),
+                    "attacked_score": redrawn(attacked_score, depends(attacked)),
+                },
             }
         ]
