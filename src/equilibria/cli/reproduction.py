@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from equilibria.cli.reproduce import Reproduce
@@ -120,7 +120,7 @@ class _Watching(Audience):
             BarColumn(bar_width=32),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
             disable=not console.is_terminal,
         )
@@ -140,14 +140,15 @@ class _Watching(Audience):
         table.title = f"{table.title}{'' if left is None else f'; all in about {_duration(left)}'}"
         self._live.update(table)
 
-    def measuring(self, done: int, of: int, seconds: float) -> None:
+    def measuring(self, done: int, of: int, left: float | None) -> None:
+        words = "" if left is None else f"{_duration(left)} left"
         if self._task is None:
             self._live.stop()
-            self._task = self._bar.add_task("measuring", total=of)
+            self._task = self._bar.add_task("measuring", total=of, left=words)
             self._bar.start()
-        self._bar.update(self._task, completed=done)
+        self._bar.update(self._task, completed=done, left=words)
         if not self._console.is_terminal and done and (done % max(1, of // LINES) == 0 or done == of):
-            self._console.print(f"measured {done} of {of}; {_duration(seconds / done * (of - done))} left")
+            self._console.print("; ".join(filter(None, [f"measured {done} of {of}", words])))
 
     def noticed(self, sentence: str) -> None:
         self._console.print(f"[yellow]{escape(sentence)}[/yellow]", soft_wrap=True)

@@ -60,10 +60,12 @@ def check(
         recorded[study.name] = _recorded(store, study, plans[study.name], checked.wrong[study.name])
     checked.of = len({key for blocks in recorded.values() for key in blocks})
     chosen = _cheapest(recorded, sample or checked.of)
-    begin, keys = time.monotonic(), {key: step for key, (step, _) in chosen.items()}
+    # The longest first: none is still running when all others are done.
+    keys = {key: chosen[key][0] for key in sorted(chosen, key=lambda key: -chosen[key][1].seconds)}
     if keys:
-        audience.measuring(0, len(keys), 0.0)
+        audience.measuring(0, len(keys), None)
     fresh: dict[tuple[str, str], Block] = {}
+    begin, todo, done = time.monotonic(), sum(block.seconds for _, block in chosen.values()), 0.0
     for key, found in measure_all(store, keys, workers=workers or available_cores(), stop=stop):
         checked.measured += 1
         if isinstance(found, Block):
@@ -71,7 +73,9 @@ def check(
         for name, blocks in recorded.items():
             if key in blocks:
                 checked.wrong[name] += _compared(*blocks[key], found)
-        audience.measuring(checked.measured, len(keys), time.monotonic() - begin)
+        done += chosen[key][1].seconds
+        left = (time.monotonic() - begin) / done * (todo - done) if done else None
+        audience.measuring(checked.measured, len(keys), left)
     checked.finished = checked.measured == len(keys)
     for study in studies:
         if all((step.member.recipe.id, step.measure.id) in fresh for step in plans[study.name]):

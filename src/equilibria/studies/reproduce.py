@@ -28,8 +28,8 @@ class Audience:
     def training(self, entries: list[Entry]) -> None:
         """One of the nets that are being trained got on."""
 
-    def measuring(self, done: int, of: int, seconds: float) -> None:
-        """So many measurements are made, in so many seconds."""
+    def measuring(self, done: int, of: int, left: float | None) -> None:
+        """So many measurements are made; the others will take about `left` seconds, if that is known."""
 
     def noticed(self, sentence: str) -> None:
         """Something that one should know."""
@@ -160,7 +160,7 @@ class _Measured:
         todo = {key: step for _, keys in self._wanted.values() for key, step in keys.items() if key not in self._blocks}
         begin, failures = time.monotonic(), dict[Key, Failure]()
         if todo:
-            self._audience.measuring(0, len(todo), 0.0)
+            self._audience.measuring(0, len(todo), None)
         for done, (key, found) in enumerate(measure_all(self._store, todo, workers=workers, stop=stop), start=1):
             if isinstance(found, Failure):
                 failures[key] = found
@@ -170,7 +170,8 @@ class _Measured:
                 for study, keys in self._wanted.values():
                     if key in keys:
                         self._store.write_blocks(study, [self._blocks[one] for one in keys if one in self._blocks])
-            self._audience.measuring(done, len(todo), time.monotonic() - begin)
+            left = (time.monotonic() - begin) / done * (len(todo) - done)
+            self._audience.measuring(done, len(todo), left)
         self._tell(failures)
 
     def of(self, study: Study) -> list[Block] | None:
