@@ -51,7 +51,13 @@ def test_the_report_is_whole_and_on_its_own(made):
     for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text()):
         for part in ("statement", "verdict", "measured", "paper", "remark"):
             assert claim[part] in words
-    for fact in ("A <small> study", "Three nets & two measures.", "Claims in 1 of", "small, solver", "numpy"):
+    for fact in (
+        "A <small> study",
+        "Three nets & two measures.",
+        "Claims of the paper in 1 of",
+        "small, solver",
+        "numpy",
+    ):
         assert fact in words
     assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
 

@@ -13,7 +13,7 @@ from equilibria.studies import SCALES, STUDIES
 from equilibria.studies.interventions_by_difficulty import PLAIN
 from equilibria.studies.measuring import measure_block
 from equilibria.studies.store import labelled
-from equilibria.studies.zoo import LOCAL, STRING_CATEGORIES, free_string_net, string_members
+from equilibria.studies.zoo import LOCAL, MAZE_CATEGORIES, STRING_CATEGORIES, free_string_net, string_members
 from equilibria.training import train
 
 NAMES = (
@@ -127,6 +127,21 @@ def test_kernels_agree_on_perfect_and_on_no_correlation(accuracy, expected):
     assert verdicts("kernels", [row for row in rows if row["budget"] == "large"]) == [expected] * 3
 
 
+@pytest.mark.parametrize(("better", "expected"), [(0.02, "holds"), (-0.02, "does not hold")])
+def test_whether_implicit_gradients_improve_both(better, expected):
+    others = [row for way in ("unroll", "solver") for row in nets(way, rising, rising)]
+    implicit = nets("implicit", lambda i, _: rising(i) + better, lambda i, _: rising(i) + better)
+    mazes = [
+        {**row, "task": "Mazes", "category": category, "net": f"{category} {row['net']}", "centred": 0.5}
+        for row, category in zip(others[::10], MAZE_CATEGORIES, strict=False)
+    ]
+    rows = [row for row in [*others, *implicit, *mazes] if row["budget"] == "large"]
+    *correlations, aligned, accurate = STUDIES["correlation"].claims(rows)
+    assert [str(claim.verdict) for claim in correlations[:4]] == ["holds"] * 4
+    assert [str(claim.verdict) for claim in (aligned, accurate)] == [expected] * 2
+    assert [claim.of_the_paper for claim in correlations] == [True] * 5 + [False] * 2
+
+
 def test_a_correlation_that_only_the_large_budget_shows():
     shuffled = noise(3)
 
@@ -145,14 +160,17 @@ def test_shallow_nets_are_those_of_the_fewest_training_steps():
     def accuracy(i, budget):
         return 1.0 if budget == "large" and i % 2 == 0 else 0.6
 
-    def judged(accuracy, anderson=0.9, **more):
+    def alignment(i, budget):
+        return 1.0 if budget == "large" and i % 2 == 0 else 0.3
+
+    def judged(accuracy, anderson=0.9, alignment=alignment, **more):
         plain = nets(PLAIN, lambda i, _: 1.0, lambda i, _: 1.0)
         local = nets(LOCAL, lambda i, _: 1.0, lambda i, _: anderson)
-        return verdicts("interventions_by_difficulty", nets("mixed", accuracy, accuracy, **more) + plain + local)
+        return verdicts("interventions_by_difficulty", nets("mixed", alignment, accuracy, **more) + plain + local)
 
-    assert judged(accuracy) == ["holds"] * 7
-    assert judged(accuracy, count=10) == ["cannot tell"] * 4 + ["holds"] * 3
-    assert judged(lambda i, _: 0.6) == ["does not hold"] * 4 + ["holds"] * 3
+    assert judged(accuracy) == ["holds"] * 8
+    assert judged(accuracy, count=10) == ["cannot tell"] * 5 + ["holds"] * 3
+    assert judged(lambda i, _: 0.6, alignment=lambda i, _: 0.6) == ["does not hold"] * 5 + ["holds"] * 3
     assert judged(accuracy, anderson=1.0)[-1] == "does not hold"
 
 
@@ -195,10 +213,12 @@ def test_three_regimes():
     settled = strings_of([1.0] * 100, [True] * 100)
     cycling = strings_of([0.99] * 100, [True] * 100, 3.0, Status.CYCLING)
     diverged = strings_of([None] * 100, [False] * 100, None, Status.DIVERGED)
-    assert verdicts("convergence_vs_pi", [*settled, *cycling, *diverged]) == ["holds"] * 5
+    assert verdicts("convergence_vs_pi", [*settled, *cycling, *diverged]) == ["holds"] * 6
     wrong = strings_of([0.99] * 100, [False] * 100, 3.0, Status.CYCLING)
     assert verdicts("convergence_vs_pi", [*settled, *wrong, *diverged])[3] == "does not hold"
-    assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["cannot tell"] * 3]
+    assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["cannot tell"] * 4]
+    low = strings_of([0.2] * 100, [False] * 100, 3.0, Status.CYCLING)
+    assert verdicts("convergence_vs_pi", [*settled, *low])[-1] == "does not hold"
 
 
 def test_curves_that_stay_and_curves_that_fall():

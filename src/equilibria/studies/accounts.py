@@ -26,8 +26,9 @@ def cost_section(studies: Mapping[str, tuple[Sequence[Net], Sequence[Block]]]) -
         "<p>By task:</p>"
         + table(("task", *headings[1:]), [(task, *_cells(one)) for task, one in tasks.items()])
         + "<p class='where'>Core-minutes: seconds of training times threads (training_seconds and threads in the "
-        "summary.json of every net), and seconds of measuring on one core each (seconds in rows.json). Cell "
-        "evaluations are those of training, counted per example.</p></section>"
+        "summary.json of every net), which are those of a clock, so that other work on the machine counts, and CPU "
+        "seconds of measuring, on one core each (seconds in rows.json). Cell evaluations are those of training, "
+        "counted per example.</p></section>"
     )
 
 

@@ -45,7 +45,7 @@ class BlurryDigits(ErrorByAlignment):
                 share(sum(low <= error <= high for error in learned), len(learned)),
                 above=0.5,
                 what="{} of nets, after as many steps as in training",
-                paper="all",
+                paper=f"{low} to {high} %, all nets",
                 remark=f"From {min(learned):.1f} to {max(learned):.1f} %, the median {median(learned):.1f} %; after "
                 f"{steps} steps from {min(after):.1f} to {max(after):.1f} %, the median {median(after):.1f} %.",
             )

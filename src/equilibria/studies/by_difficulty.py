@@ -49,6 +49,7 @@ class ByDifficulty(Study):
             accuracy_rises(
                 f"with the large budget accuracy rises with path independence at {length} bits",
                 nets,
+                above=0.0,
                 paper="persists for all lengths",
             )
             for length, nets in zip(LENGTHS, large, strict=True)

@@ -13,7 +13,9 @@ from equilibria.diagnostics import Estimate
 RESAMPLES = 2000
 LEVEL = 0.95
 STRONG = 0.5  # a rank correlation above this is called strong
-NOT_OF_THE_PAPER = "Not a claim of the paper: added here, after the first results."
+OURS = "Not a claim of the paper"
+NOT_OF_THE_PAPER = f"{OURS}: added here, after the first results."
+LATE = "Said by the paper; added here after the first results."
 FEWEST = 6  # nets or examples: of fewer, an interval says nothing
 
 
@@ -35,6 +37,11 @@ class Claim:
     low: float | None = None
     high: float | None = None
     remark: str = ""
+
+    @property
+    def of_the_paper(self) -> bool:
+        """And not one that is judged besides, which its remark says."""
+        return not self.remark.startswith(OURS)
 
 
 def judge(

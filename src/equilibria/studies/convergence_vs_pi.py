@@ -107,6 +107,14 @@ class ConvergenceVsPathIndependence(Study):
                 what=f"{{}} of those with an AA score below {LOW} are right, over nets",
                 paper="low per-instance accuracies",
             ),
+            shares(
+                "strings with a low AA score almost always diverge",
+                lambda one: one.alignment < LOW,
+                lambda one: one.status == Status.DIVERGED,
+                above=ALMOST_ALWAYS,
+                what=f"{{}} of those with an AA score below {LOW} diverge, over nets",
+                paper="almost always solver divergence",
+            ),
         ]
 
 

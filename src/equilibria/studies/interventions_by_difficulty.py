@@ -6,7 +6,7 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Member, Points, Row, Step, Study, pick, values
-from equilibria.studies.claims import NOT_OF_THE_PAPER, Claim, difference, judge, mean
+from equilibria.studies.claims import LATE, NOT_OF_THE_PAPER, Claim, difference, judge, mean
 from equilibria.studies.drawing import caption
 from equilibria.studies.interventions import LABELS
 from equilibria.studies.scales import Scale
@@ -27,6 +27,7 @@ from equilibria.studies.zoo import LOCAL, string_nets
 PLAIN = f"{LOCAL}, plain steps"
 SHOWN = LABELS | {LOCAL: "mixed, norm by position", PLAIN: "the same, plain steps"}
 PERFECT, NEARLY = 0.99, 0.95  # of the bits
+NOT_HIGH = 0.5  # AA: what Appendix F calls low
 FURTHER = LONGER[0]
 
 
@@ -58,16 +59,27 @@ class InterventionsByDifficulty(Study):
         gains = [
             judge(
                 f"shallow nets from mixed starts: {what} grows with the budget at {TRAINED_ON} bits",
-                difference(*both_budgets(nets, name, difficulty=TRAINED_ON)),
+                difference(large, small),
                 above=0.0,
                 what="it changes by {} in the mean over nets",
-                paper="poor, then perfect" if name == "partial_score" else "low, then high",
+                paper="rises",
+                remark=f"From {_range(small)} to {_range(large)}.",
             )
             for name, what in (("alignment", "path independence"), ("partial_score", "the share of right bits"))
+            for large, small in [both_budgets(nets, name, difficulty=TRAINED_ON)]
         ]
+        before = judge(
+            f"with the budget of the training their AA scores are far from high at {TRAINED_ON} bits",
+            mean(both_budgets(nets, "alignment", difficulty=TRAINED_ON)[1]),
+            below=NOT_HIGH,
+            what="AA is {} in the mean over nets",
+            paper="far from high",
+            remark=LATE,
+        )
         plain, other = (_ends(pick(rows, category=one), TRAINED_ON) for one in (PLAIN, LOCAL))
         return [
             *gains,
+            before,
             *_perfect(nets, "with the large budget they are"),
             *_perfect(pick(rows, category=PLAIN), "with a norm by position and plain steps they are", NOT_OF_THE_PAPER),
             judge(
@@ -82,6 +94,10 @@ class InterventionsByDifficulty(Study):
     def points(self, rows: Sequence[Row]) -> Points:
         nets = averaged(pick(rows, budget="large", difficulty=FURTHER), "alignment", "partial_score")
         return Points(f"AA score at {FURTHER} bits", "share of right bits", as_points(nets))
+
+
+def _range(numbers: Sequence[float]) -> str:
+    return f"{min(numbers):.2f} .. {max(numbers):.2f}"
 
 
 def _ends(nets: Sequence[Row], length: int) -> list[float]:

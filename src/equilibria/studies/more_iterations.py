@@ -12,7 +12,7 @@ from matplotlib.ticker import FormatStrFormatter
 
 from equilibria.diagnostics import Estimate
 from equilibria.studies.base import Points, Row, Step, Study, by, everything, pick
-from equilibria.studies.claims import Claim, difference, in_words, judge, mean, rank_correlation
+from equilibria.studies.claims import OURS, Claim, difference, in_words, judge, mean, rank_correlation
 from equilibria.studies.drawing import caption, figure
 from equilibria.studies.measures.curve import Curve
 from equilibria.studies.scales import Scale
@@ -118,9 +118,12 @@ class MoreIterations(Study):
                 above=0.0,
                 what="rank correlation {} over nets",
                 remark=" ".join(
-                    f"Of those trained with {depth} steps alone: {in_words(_rising(group))}."
-                    for depth in sorted({net.trained_at for net in nets})
-                    if len(group := [net for net in nets if net.trained_at == depth]) < len(nets)
+                    [f"{OURS}."]
+                    + [
+                        f"Of those trained with {depth} steps alone: {in_words(_rising(group))}."
+                        for depth in sorted({net.trained_at for net in nets})
+                        if len(group := [net for net in nets if net.trained_at == depth]) < len(nets)
+                    ]
                 ),
             ),
         ]

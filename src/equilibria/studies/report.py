@@ -127,7 +127,8 @@ def _image(store: Store, study: Study) -> str:
 
 
 def _abstract(done: Sequence[_Finished], missing: Sequence[Study], scale: Scale) -> str:
-    claims = [claim for one in done for claim in one.claims]
+    judged = [claim for one in done for claim in one.claims]
+    claims, ours = ([claim for claim in judged if claim.of_the_paper is paper] for paper in (True, False))
     counts = Counter(claim.verdict for claim in claims)
     whole = cost([net for one in done for net in one.nets], [block for one in done for block in one.blocks])
     verdicts = ", ".join(f"{_verdict(verdict)}: {counts[verdict]}" for verdict in Verdict)
@@ -139,7 +140,8 @@ def _abstract(done: Sequence[_Finished], missing: Sequence[Study], scale: Scale)
             f"<code>{escape(scale.name)}</code>: {escape(scale.summary)}. "
             f"{whole.nets} nets were trained and {whole.measurements} measurements made of them, in "
             f"{minutes(whole.total)} core-minutes.</p>",
-            f"<p>Claims in {len(done)} of {len(done) + len(missing)} studies: {len(claims)}. {verdicts}.</p>",
+            f"<p>Claims of the paper in {len(done)} of {len(done) + len(missing)} studies: {len(claims)}. {verdicts}. "
+            f"{len(ours)} more are judged besides, and say that they are not the paper's.</p>",
             f"<p>Not reproduced at this scale yet: {escape(absent)}.</p>" if absent else "",
             "<p>A claim is a statement of the paper with a number by which it can be wrong here. Numbers come with an "
             f"interval ({LEVEL:.0%}: percentile bootstrap over nets or examples; Wilson's for shares of examples). "

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from equilibria.diagnostics import Estimate
 from equilibria.solution import Status
 from equilibria.studies.base import Row, Step, by, pick, values
-from equilibria.studies.claims import FEWEST, Claim, in_words, judge, rank_correlation
+from equilibria.studies.claims import FEWEST, STRONG, Claim, in_words, judge, rank_correlation
 from equilibria.studies.drawing import figure, probit, probit_axis, scatter
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.scales import Scale
@@ -150,7 +150,7 @@ def accuracy_rises(
     statement: str,
     nets: Sequence[Row],
     *,
-    above: float = 0.0,
+    above: float = STRONG,
     paper: str = "strong correlation",
     alignment: str = "alignment",
     accuracy: str = "partial_score",

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from equilibria.studies.base import Member, Row, Step, Study, by, everything, numbers, pick
-from equilibria.studies.claims import Claim, in_words, judge, mean
+from equilibria.studies.claims import OURS, Claim, in_words, judge, mean
 from equilibria.studies.drawing import COLOURS, MARKERS, caption, figure
 from equilibria.studies.measures.paths import Paths
 from equilibria.studies.scales import Scale
@@ -74,8 +74,9 @@ class Trajectories(Study):
             above=None if met else APART,
             below=MET if met else None,
             what="the distance between limits, relative to the state, is {} over strings",
-            paper="the same state" if met else "depend on the start",
-            remark=f"At the same moment: {in_words(at_once)}. The net has {right:.0%} of the bits right.",
+            paper="" if category == "mixed" else "the same state" if met else "depend on the start",
+            remark=f"{OURS}. " * (category == "mixed")
+            + f"At the same moment: {in_words(at_once)}. The net has {right:.0%} of the bits right.",
         )
 
 

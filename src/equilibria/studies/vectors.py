@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from equilibria.studies.base import Points, Row, Step, Study, by, pick, values
 from equilibria.studies.claims import NOT_OF_THE_PAPER, Claim, judge, rank_correlation
-from equilibria.studies.drawing import COLOURS, MARKERS, figure, probit, probit_axis
+from equilibria.studies.drawing import COLOURS, MARKERS, caption, figure, probit, probit_axis
 from equilibria.studies.measures.profile import Profile
 from equilibria.studies.scales import Scale
 from equilibria.studies.strings import as_points, averaged
@@ -61,6 +61,7 @@ class ErrorByAlignment(Study):
                 axis.set_yscale("log")
             axis.set_title("as in training" if not hard else "harder than in training")
             axis.legend(fontsize=6)
+        caption(drawn, "Paper: nets that are not path independent err more on problems harder than in training.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:

@@ -57,10 +57,9 @@ class Profile(Measure):
     def _kind(self) -> str:
         return "best" if self.search else "large" if self.steps else "training"
 
-    @property
-    def _may_settle(self) -> bool:
-        """Otherwise the number of steps is given, and too small to magnify anything."""
-        return self._kind() == "large"
+    def _may_settle(self, budget: Budget) -> bool:
+        """Otherwise the number of steps is given, and too small to magnify anything; that of feedforward nets is 1."""
+        return self._kind() == "large" and budget.steps > 1
 
     def _budget(self, i: int, model: EquilibriumModel, recipe: Recipe, batch: Batch, solver: Solver) -> Budget:
         if self.search:
@@ -81,7 +80,7 @@ class Profile(Measure):
         size = torch.cat([end.z.flatten(1).norm(dim=1) for _, end in ends])
         partial = torch.cat([task.partial_score(*answer) for answer in answers])
         ended = {kind.name.lower(): status == kind for kind in (Status.DIVERGED, Status.CONVERGED, Status.CYCLING)}
-        restless = (status == Status.EXHAUSTED) & self._may_settle
+        restless = (status == Status.EXHAUSTED) & self._may_settle(budget)
         row = {
             "examples": len(score),
             "score": mean(score),
@@ -114,7 +113,7 @@ class Profile(Measure):
         ]
         numbers = {name: torch.cat([getattr(one.state, name) for one in found]) for name in ("cosine", *KERNELS)}
         numbers = {"alignment": numbers.pop("cosine")} | numbers
-        restless = (torch.cat([one.restless for one in found]) > 0) & self._may_settle
+        restless = (torch.cat([one.restless for one in found]) > 0) & self._may_settle(budget)
         row: dict[str, Any] = {name: mean(number) for name, number in numbers.items()}
         row |= {
             "aligned": len(restless),
