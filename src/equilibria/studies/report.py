@@ -30,6 +30,8 @@ h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; } td, th { vertical-align: top; fo
 th { color: var(--soft); font-weight: 500; } td { min-width: 3rem; overflow-wrap: anywhere; }
 .claims td:first-child { min-width: 14rem; } .claims td:nth-child(2) { min-width: 6rem; }
 .claims td:nth-child(3) { min-width: 12rem; }
+#compared td:first-child, #compared td:nth-child(3) { min-width: 5rem; } #compared td:nth-child(2) { min-width: 12rem; }
+#compared td:nth-child(4) { min-width: 12rem; }
 figure { padding: .5rem; } figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 b { white-space: nowrap; } b.holds { color: #1c7c3c; } b.fails { color: #b3261e; } b.open { color: #8a5a00; }
 .cells td { overflow-wrap: normal; }
