@@ -74,7 +74,7 @@ def check(
             if key in blocks:
                 checked.wrong[name] += _compared(*blocks[key], found)
         done += chosen[key][1].seconds
-        left = (time.monotonic() - begin) / done * (todo - done) if done else None
+        left = (time.monotonic() - begin) / done * max(0.0, todo - done) if done else None
         audience.measuring(checked.measured, len(keys), left)
     checked.finished = checked.measured == len(keys)
     for study in studies:
