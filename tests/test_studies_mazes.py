@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from equilibria.solution import Budget
@@ -16,10 +17,6 @@ from equilibria.studies.zoo import MAZE_CATEGORIES, maze_net
 from equilibria.tasks import PrefixSum
 
 SMOKE = SCALES["smoke"]
-
-
-def verdicts(study, rows):
-    return [str(claim.verdict) for claim in STUDIES[study].claims(rows)]
 
 
 def maze_rows(**scores):

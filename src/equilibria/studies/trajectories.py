@@ -67,16 +67,17 @@ class Trajectories(Study):
     def _claim(self, rows: Sequence[Row], category: str, *, met: bool) -> Claim:
         (row,) = pick(rows, category=category)
         at_once, right = mean(numbers(row["apart_at_last"])), row["partial_score"]
-        label = (INDEPENDENT | DEPENDENT)[category]
+        label, of_the_paper = (INDEPENDENT | DEPENDENT)[category], category != "mixed"
+        said = "the same state" if met else "depend on the start"
         return judge(
             f"paths {'meet' if met else 'stay apart'}, {label}",
             mean(numbers(row["apart_in_the_limit"])),
             above=None if met else APART,
             below=MET if met else None,
             what="the distance between limits, relative to the state, is {} over strings",
-            paper="" if category == "mixed" else "the same state" if met else "depend on the start",
-            remark=f"{OURS}. " * (category == "mixed")
-            + f"At the same moment: {in_words(at_once)}. The net has {right:.0%} of the bits right.",
+            paper=said if of_the_paper else "",
+            remark=f"{'' if of_the_paper else f'{OURS}. '}At the same moment: {in_words(at_once)}. The net has "
+            f"{right:.0%} of the bits right.",
         )
 
 

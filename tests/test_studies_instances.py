@@ -1,0 +1,57 @@
+"""The studies of single strings: claims on rows whose truth is known."""
+
+from itertools import product
+
+from judging import verdicts
+
+from equilibria.solution import Status
+from equilibria.studies import STUDIES
+
+LENGTHS = (16, 32, 64, 128, 256)
+
+
+def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.CONVERGED, count=12):
+    """Rows of single strings, a hundred under each net."""
+    return [
+        {
+            "category": "mixed",
+            "net": f"net {i}",
+            "trained_at": 32,
+            "difficulty": length,
+            "alignment_each": alignment,
+            "right": right,
+            "last_step_each": [last_step] * len(right),
+            "status_each": [int(status)] * len(right),
+        }
+        for i, length in product(range(count), LENGTHS)
+    ]
+
+
+def test_single_strings_told_apart_or_not():
+    half = [0.99] * 50 + [0.2] * 49 + [None]  # the last one diverged
+    right = [True] * 50 + [False] * 50
+    assert verdicts("per_instance", strings_of(half, right)) == ["holds"] * 3
+    assert verdicts("per_instance", strings_of(half, right[::-1])) == ["does not hold"] * 3
+    assert verdicts("per_instance", strings_of(half, right, count=5)) == ["cannot tell"] * 3
+    assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 3  # AA says nothing: 0.5
+
+
+def test_the_deepest_nets_are_told_of_by_themselves():
+    """Half of the nets, those of few steps, tell nothing apart."""
+    deep = strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
+    shallow = [row | {"net": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
+    assert {claim.remark for claim in STUDIES["per_instance"].claims(deep)} == {""}
+    remarks = {claim.remark for claim in STUDIES["per_instance"].claims([*shallow, *deep])}
+    assert remarks == {"Of the nets that were trained with 32 steps alone: 1 [1, 1]."}
+
+
+def test_three_regimes():
+    settled = strings_of([1.0] * 100, [True] * 100)
+    cycling = strings_of([0.99] * 100, [True] * 100, 3.0, Status.CYCLING)
+    diverged = strings_of([None] * 100, [False] * 100, None, Status.DIVERGED)
+    assert verdicts("convergence_vs_pi", [*settled, *cycling, *diverged]) == ["holds"] * 6
+    wrong = strings_of([0.99] * 100, [False] * 100, 3.0, Status.CYCLING)
+    assert verdicts("convergence_vs_pi", [*settled, *wrong, *diverged])[3] == "does not hold"
+    assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["cannot tell"] * 4]
+    low = strings_of([0.2] * 100, [False] * 100, 3.0, Status.CYCLING)
+    assert verdicts("convergence_vs_pi", [*settled, *low])[-1] == "does not hold"
