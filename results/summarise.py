@@ -5,8 +5,8 @@ import statistics
 import sys
 from pathlib import Path
 
-from equilibria.studies import STUDIES
-from equilibria.studies.store import Store
+from equilibria.reproduction import STUDIES
+from equilibria.reproduction.engine.store import Store
 
 HERE = Path(__file__).parent
 HEAD = """# Trained nets and what they can do

@@ -1,6 +1,6 @@
 """What studies say about rows that tests have made."""
 
-from equilibria.studies import STUDIES
+from equilibria.reproduction import STUDIES
 
 
 def verdicts(study: str, rows: list[dict]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_study import COMMAND, SCRIPT, Small
 
-from equilibria.studies import STUDIES
+from equilibria.reproduction import STUDIES
 
 
 @pytest.fixture(scope="session")

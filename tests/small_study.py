@@ -11,13 +11,13 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from equilibria.model import EquilibriumModel
+from equilibria.reproduction import SCALES, STUDIES, Claim, Measure, Member, Row, Scale, Step, Study
+from equilibria.reproduction.engine.claims import difference, judge
+from equilibria.reproduction.engine.drawing import figure
+from equilibria.reproduction.engine.figure import everything, values
+from equilibria.reproduction.measures.profile import Profile
+from equilibria.reproduction.nets import in_way
 from equilibria.solvers import Anderson
-from equilibria.studies import SCALES, STUDIES, Claim, Measure, Member, Row, Scale, Step, Study
-from equilibria.studies.base import everything, values
-from equilibria.studies.claims import difference, judge
-from equilibria.studies.drawing import figure
-from equilibria.studies.measures.profile import Profile
-from equilibria.studies.zoo import in_way
 from equilibria.training import Recipe
 
 SCRIPT = Path(__file__)

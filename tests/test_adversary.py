@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard
 from equilibria.diagnostics import attack
-from equilibria.diagnostics.lbfgs import minimise
+from equilibria.diagnostics._lbfgs import minimise
 from equilibria.tasks import Batch, PrefixSum
 
 

@@ -8,9 +8,8 @@ from problems import affine, integrator, remembers, rng, two_basins
 from torch import nn
 
 from equilibria import Budget, EquilibriumModel
-from equilibria.angles import cosine, nothing
+from equilibria.core.similarity import Usual, cosine, nothing
 from equilibria.diagnostics import Noise, Swapped, Zeros, alignment_score, bootstrap, derangements, from_function
-from equilibria.diagnostics.agreement import Usual
 from equilibria.nets import ConvNet
 from equilibria.tasks import Mazes, PrefixSum
 from equilibria.training import measure

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from equilibria.diagnostics.answers import Answers
+from equilibria.diagnostics.doctor.answers import Answers
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [0.0, 1.0, 5.0], [4.0, 0.0, 0.0]])
 CLASSES = torch.tensor([0, 1, 2, 1])

@@ -11,7 +11,7 @@ from problems import rng
 from scipy.stats import spearmanr
 
 from equilibria.diagnostics import Estimate, auroc
-from equilibria.studies.claims import (
+from equilibria.reproduction.engine.claims import (
     FEWEST,
     Verdict,
     area_over_nets,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard
 from equilibria.diagnostics import Regime, convergence, limit_distance
-from equilibria.diagnostics.convergence import with_rate
+from equilibria.diagnostics._convergence import with_rate
 
 IRRATIONAL = 2 * math.pi / (math.sqrt(5) - 1)  # steps of a turn: never a whole number of them
 

@@ -8,7 +8,7 @@ import torch
 from problems import rng
 from torch import Tensor
 
-from equilibria.cycles import LONGEST_PERIOD, WINDOW, Window
+from equilibria.core._cycles import LONGEST_PERIOD, WINDOW, Window
 
 STEPS = 4000  # of every orbit; transients are over by then, if they end at all
 TAIL = 400  # states that the oracle looks at

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from equilibria import Budget, EquilibriumModel
 from equilibria.cli import main
 from equilibria.diagnostics import diagnose, from_function
-from equilibria.diagnostics.report import FORMAT
+from equilibria.diagnostics.doctor.report import FORMAT
 from equilibria.training import train
 
 N = 6

@@ -9,7 +9,7 @@ import pytest
 import torch
 from explorer_server import RESULTS
 
-from equilibria.explorer import studies
+from equilibria.explorer import figures as studies
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.problem import KEPT_NUMBERS, Kept
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.turns import Stopped, Turn, Turns
+from equilibria.explorer.scheduler import Stopped, Turn, Turns
 from equilibria.explorer.views import VIEWS, Input, judged
 from equilibria.explorer.views.maze import NO_WAY, SEVERAL, shortest_ways
 from equilibria.tasks import TASKS, Mazes, PrefixSum, Task

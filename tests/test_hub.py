@@ -18,6 +18,7 @@ from torch import nn
 import equilibria
 from equilibria import Budget, EquilibriumModel
 from equilibria.cli import main
+from equilibria.io.hub import from_pretrained, save_pretrained
 from equilibria.nets import ConvNet
 from equilibria.tasks import PrefixSum
 from equilibria.training import train
@@ -30,8 +31,8 @@ def run(tmp_path):
 
 def test_a_trained_net_comes_back_with_its_card(run, tmp_path, capsys):
     model = run.model()
-    model.save_pretrained(tmp_path / "hub")
-    again = EquilibriumModel.from_pretrained(tmp_path / "hub")
+    save_pretrained(model, tmp_path / "hub")
+    again = from_pretrained(tmp_path / "hub")
     x = PrefixSum().sample(3, 16, torch.Generator().manual_seed(0)).x
     assert torch.equal(again(x, budget=Budget(9)).prediction, model(x, budget=Budget(9)).prediction)
     assert again.solver == model.solver
@@ -55,35 +56,35 @@ def test_numbers_are_not_claimed_for_other_weights(run, tmp_path):
     model = run.model()
     with torch.no_grad():
         next(model.parameters()).add_(1)
-    model.save_pretrained(tmp_path / "hub")
+    save_pretrained(model, tmp_path / "hub")
     assert "No measurements are recorded" in (tmp_path / "hub" / "README.md").read_text()
     assert not (tmp_path / "hub" / "summary.json").exists()
 
 
 def test_nor_are_they_left_over_from_earlier_ones(run, tmp_path):
     model = run.model()
-    model.save_pretrained(tmp_path / "hub")
+    save_pretrained(model, tmp_path / "hub")
     with torch.no_grad():
         next(model.parameters()).add_(1)
-    model.save_pretrained(tmp_path / "hub")
+    save_pretrained(model, tmp_path / "hub")
     assert "No measurements are recorded" in (tmp_path / "hub" / "README.md").read_text()
-    assert EquilibriumModel.from_pretrained(tmp_path / "hub").record is None
+    assert from_pretrained(tmp_path / "hub").record is None
     equilibria.save(model, run.folder)  # other weights beside the numbers of a run
     assert equilibria.load(run.folder).record is None
     (tmp_path / "hub" / "README.md").write_text("my own words")
-    model.save_pretrained(tmp_path / "hub")
+    save_pretrained(model, tmp_path / "hub")
     assert (tmp_path / "hub" / "README.md").read_text() == "my own words"
 
 
 def test_models_of_ones_own_parts_and_untrained_nets(tmp_path):
     own = EquilibriumModel(nn.Linear(3, 4), lambda z, u: torch.tanh(u - z), nn.Linear(4, 2))
-    own.save_pretrained(tmp_path / "own")
+    save_pretrained(own, tmp_path / "own")
     with pytest.raises(ValueError, match="load\\(folder, into=model\\)"):
-        EquilibriumModel.from_pretrained(tmp_path / "own")
+        from_pretrained(tmp_path / "own")
     other = EquilibriumModel(nn.Linear(3, 4), lambda z, u: torch.tanh(u - z), nn.Linear(4, 2))
-    EquilibriumModel.from_pretrained(tmp_path / "own", into=other)
+    from_pretrained(tmp_path / "own", into=other)
     assert torch.equal(other.encoder.weight, own.encoder.weight)
-    ConvNet(8).build(PrefixSum()).save_pretrained(tmp_path / "untrained")
+    save_pretrained(ConvNet(8).build(PrefixSum()), tmp_path / "untrained")
     assert "# PrefixSum" in (tmp_path / "untrained" / "README.md").read_text()
 
 
@@ -141,10 +142,10 @@ THERE_AND_BACK = """
 import sys
 import torch
 import equilibria
-from equilibria import EquilibriumModel
+from equilibria.io.hub import from_pretrained, push_to_hub
 model = equilibria.load(sys.argv[1])
-print(model.push_to_hub("someone/net", token="hf_none"))
-again = EquilibriumModel.from_pretrained("someone/net")
+print(push_to_hub(model, "someone/net", token="hf_none"))
+again = from_pretrained("someone/net")
 assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
 assert again.record == model.record
 """

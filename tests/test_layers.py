@@ -1,61 +1,89 @@
-"""Imports point one way only: a module may import what stands before it."""
+"""Imports point one way only: a module may import what stands above it in this list, and nothing below."""
 
 import ast
 from pathlib import Path
 
+import pytest
+
 import equilibria
 
-CORE = [
-    "describe",
-    "files",
-    "layout",
-    "rows",
-    "angles",
-    "cycles",
-    "solution",
-    "active",
-    "solve",
+LAYERS = [  # modules, or packages with everything in them
+    "core._tree",
+    "core.similarity",
+    "core._cycles",
+    "core.budget",
+    "core.solution",
+    "core._active",
+    "core.loop",
+    "core._prepare",
+    "core.think",
+    "core",
     "solvers",
     "gradients",
-    "weights",
-    "thinking",
     "model",
+    "io.files",
+    "io.describe",
+    "tasks",
+    "nets",
+    "io.folders",
+    "io.hub",
+    "io",
+    "diagnostics",
+    "training",
+    "reproduction",
+    "explorer",
+    "cli",
+    "__main__",
 ]
-APART = ["tasks"]  # know nothing of the core, nor the core of them
-ABOVE = ["nets", "folders", "hub", "diagnostics", "training", "studies", "explorer", "cli", "__main__"]  # may use both
+APART = {"tasks": {"io.files"}}  # tasks know nothing of the core
 SOURCE = Path(equilibria.__file__).parent
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
-def layer(path: Path) -> str:
-    return path.relative_to(SOURCE).with_suffix("").parts[0]
+def layer(module: str) -> str:
+    """The most specific entry of LAYERS that `module`, below `equilibria`, belongs to."""
+    fitting = [one for one in LAYERS if module == one or module.startswith(f"{one}.")]
+    assert fitting, f"{module} stands in no layer"
+    return max(fitting, key=len)
 
 
-def imported_layers(path: Path) -> set[str]:
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> set[str]:
+    """The modules below `equilibria` that a file imports, anywhere in it: also lazily, and through importlib."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            if node.module == "equilibria":
-                found |= {alias.name for alias in node.names}
-            elif node.module and node.module.startswith("equilibria."):
-                found.add(node.module.split(".")[1])
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            is_package = node.module and (SOURCE.parent / node.module.replace(".", "/")).is_dir()
+            found |= {name if _exists(name) else node.module for name in names} if is_package else {node.module}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("equilibria.")}
-    return found
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _exists(node.value):
+            found.add(node.value)  # importlib.import_module("equilibria.hub")
+    return {name.removeprefix("equilibria.") for name in found if name and name.startswith("equilibria.")}
 
 
-def test_imports_point_one_way():
-    files = [path for path in SOURCE.rglob("*.py") if layer(path) != "__init__"]
-    assert {layer(path) for path in files} == {*CORE, *APART, *ABOVE}
-    for path in files:
-        here = layer(path)
-        if here in ABOVE:
-            allowed = [*CORE, *APART, *ABOVE[: ABOVE.index(here) + 1]]
-        else:
-            allowed = [here] if here in APART else CORE[: CORE.index(here) + 1]
-        wrong = imported_layers(path) - set(allowed)
-        assert not wrong, f"{path.relative_to(SOURCE)} imports {wrong}, which stand after {layer(path)}"
+def _exists(name: str) -> bool:
+    if not name.startswith("equilibria.") or not name.replace(".", "").isidentifier():
+        return False
+    path = SOURCE.parent / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def test_the_graph_is_really_read():
-    assert {"active", "cycles", "rows", "solution"} <= imported_layers(SOURCE / "solve.py")
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_point_one_way(path):
+    here = layer(module_of(path))
+    allowed = APART[here] | {here} if here in APART else set(LAYERS[: LAYERS.index(here) + 1])
+    wrong = {name for name in imported(path) if layer(name) not in allowed}
+    assert not wrong, f"{module_of(path)} imports {wrong}, which stand below {here}"
+
+
+def test_the_imports_are_really_read(tmp_path):
+    assert {"core._active", "core._cycles", "core._tree", "core.solution"} <= imported(SOURCE / "core" / "loop.py")
+    lazy = tmp_path / "lazy.py"
+    lazy.write_text("def f():\n    import importlib\n    return importlib.import_module('equilibria.io.hub')\n")
+    assert imported(lazy) == {"io.hub"}

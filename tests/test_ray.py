@@ -16,7 +16,7 @@ from small_run import RECIPE
 
 from equilibria.cli import main
 from equilibria.training import Optim, grid, train
-from equilibria.training.on_ray import NoCluster, run_on_ray
+from equilibria.training.ray_executor import NoCluster, run_on_ray
 
 # Ray's workers give way to everything else on a machine, and would starve beside other tests.
 NOT_NICE = os.environ | {"RAY_worker_niceness": "0"}
@@ -27,7 +27,7 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 from equilibria.training import Recipe, grid, sweep
-from equilibria.training.on_ray import run_on_ray
+from equilibria.training.ray_executor import run_on_ray
 
 base, out = Recipe.load(sys.argv[1]), Path(sys.argv[2])
 small = {"num_cpus": 1, "object_store_memory": 100_000_000}

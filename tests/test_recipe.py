@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from equilibria import Anderson, Budget, Implicit, Picard
+from equilibria.core.loop import Solver
 from equilibria.nets import ConvNet, DenseNet
-from equilibria.solve import Solver
 from equilibria.tasks import Mazes, PrefixSum
 from equilibria.training import RECIPES, AlignmentPenalty, Evaluation, Mixed, Optim, Pretraining, Progressive, Recipe
 from equilibria.training.recipe import KINDS

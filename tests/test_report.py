@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 from small_study import SMOKE, Small, blocks
 
 from equilibria.nets import DenseNet
-from equilibria.studies import SCALES, STUDIES, reproduce
-from equilibria.studies.base import Cells, TableStudy
-from equilibria.studies.departures import ALWAYS, departures_section
-from equilibria.studies.report import write_report
+from equilibria.reproduction import SCALES, STUDIES, reproduce
+from equilibria.reproduction.departures import ALWAYS, departures_section
+from equilibria.reproduction.engine.figure import Cells, TableStudy
+from equilibria.reproduction.engine.report import write_report
 from equilibria.training.recipe import Optim
 
 

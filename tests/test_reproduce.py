@@ -14,8 +14,8 @@ from pathlib import Path
 from small_study import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
 
 from equilibria.cli import main
-from equilibria.studies import Audience, reproduce
-from equilibria.studies.measures.profile import Profile
+from equilibria.reproduction import Audience, reproduce
+from equilibria.reproduction.measures.profile import Profile
 from equilibria.training import Run
 
 SLOWLY = os.environ | {"SLOW_SECONDS": "10"}  # so that there is time to disturb it

@@ -12,7 +12,7 @@ import torch
 from equilibria import Budget
 from equilibria.diagnostics import attack
 from equilibria.training import RECIPES, Run
-from equilibria.training.evaluate import measure
+from equilibria.training.measurement import measure
 
 RESULTS = Path(__file__).parent.parent / "results"
 # Recipe -> (difficulty, how good the median of the seeds must be), scores and errors alike.

@@ -12,9 +12,9 @@ from small_run import RECIPE, Notes, interrupted
 import equilibria
 from equilibria import Anderson, Implicit
 from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, Run, find_runs, table, train
-from equilibria.training.evaluate import Measurement
+from equilibria.training._train import measure_finally
+from equilibria.training.measurement import Measurement
 from equilibria.training.runs import AnotherRun, as_line, difference
-from equilibria.training.train import measure_finally
 
 
 def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
@@ -72,7 +72,7 @@ def test_a_disk_that_is_full_loses_nothing_that_was_written(tmp_path):
     script = """
 import resource, sys
 from pathlib import Path
-from equilibria.files import write_atomically
+from equilibria.io.files import write_atomically
 path = Path(sys.argv[1])
 write_atomically(path, b"good")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

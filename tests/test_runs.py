@@ -129,13 +129,13 @@ def test_a_run_that_dies_while_it_finishes_can_be_finished(tmp_path):
         "try:",
         """
 import os, signal
-import equilibria.files, equilibria.folders, equilibria.training.runs as runs
-write, last = equilibria.files.write_atomically, sys.argv[3]
+import equilibria.io.files, equilibria.io.folders, equilibria.training.runs as runs
+write, last = equilibria.io.files.write_atomically, sys.argv[3]
 def die_after(path, content):
     write(path, content)
     if path.name == last:
         os.kill(os.getpid(), signal.SIGKILL)
-equilibria.folders.write_atomically = runs.write_atomically = die_after
+equilibria.io.folders.write_atomically = runs.write_atomically = die_after
 try:""",
     )
     recipe_file = tmp_path / "recipe.json"

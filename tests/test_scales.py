@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from equilibria.studies import SCALES, STUDIES
+from equilibria.reproduction import SCALES, STUDIES
 from equilibria.tasks import Mazes
 from equilibria.training import Recipe, Trainer
 

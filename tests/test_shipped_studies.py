@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from equilibria.studies import SCALES, STUDIES
-from equilibria.studies.check import check
-from equilibria.studies.report import report
-from equilibria.studies.store import Store
+from equilibria.reproduction import SCALES, STUDIES
+from equilibria.reproduction.engine.check import check
+from equilibria.reproduction.engine.report import report
+from equilibria.reproduction.engine.store import Store
 
 RESULTS = Path(__file__).parent.parent / "results"
 LAPTOP = SCALES["laptop"]

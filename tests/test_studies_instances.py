@@ -4,8 +4,8 @@ from itertools import product
 
 from judging import verdicts
 
-from equilibria.solution import Status
-from equilibria.studies import STUDIES
+from equilibria.core.solution import Status
+from equilibria.reproduction import STUDIES
 
 LENGTHS = (16, 32, 64, 128, 256)
 

@@ -5,15 +5,15 @@ import torch
 from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from equilibria.solution import Budget
-from equilibria.studies import SCALES, STUDIES
-from equilibria.studies.base import Member, Step
-from equilibria.studies.measures.profile import Profile, best_steps, instances, split
-from equilibria.studies.measures.solvers import TwoSolvers
-from equilibria.studies.measures.stress import Stress
-from equilibria.studies.store import Block, labelled
-from equilibria.studies.vectors import ErrorByAlignment
-from equilibria.studies.zoo import MAZE_CATEGORIES, maze_net
+from equilibria.core.budget import Budget
+from equilibria.reproduction import SCALES, STUDIES
+from equilibria.reproduction.engine.figure import Member, Step
+from equilibria.reproduction.engine.store import Block, labelled
+from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
+from equilibria.reproduction.measures.attacked import Stress
+from equilibria.reproduction.measures.profile import Profile, best_steps, instances, split
+from equilibria.reproduction.measures.two_solvers import TwoSolvers
+from equilibria.reproduction.nets import MAZE_CATEGORIES, maze_net
 from equilibria.tasks import PrefixSum
 
 SMOKE = SCALES["smoke"]

@@ -9,11 +9,11 @@ import pytest
 from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from equilibria.studies import SCALES, STUDIES
-from equilibria.studies.interventions_by_difficulty import PLAIN
-from equilibria.studies.measuring import measure_block
-from equilibria.studies.store import labelled
-from equilibria.studies.zoo import LOCAL, MAZE_CATEGORIES, STRING_CATEGORIES, free_string_net, string_members
+from equilibria.reproduction import SCALES, STUDIES
+from equilibria.reproduction.engine.measure import measure_block
+from equilibria.reproduction.engine.store import labelled
+from equilibria.reproduction.figures.appendix_e_interventions_by_difficulty import PLAIN
+from equilibria.reproduction.nets import LOCAL, MAZE_CATEGORIES, STRING_CATEGORIES, free_string_net, string_members
 from equilibria.training import train
 
 NAMES = (

@@ -9,11 +9,17 @@ from torch import nn
 from equilibria import Budget, EquilibriumModel
 from equilibria.diagnostics import from_function
 from equilibria.nets import ConvNet
+from equilibria.reproduction.measures.accuracy_curve import Curve
+from equilibria.reproduction.measures.path_metrics import (
+    AdversarialStarts,
+    JacobianNorm,
+    SwappedStarts,
+    counted,
+    resized,
+)
+from equilibria.reproduction.measures.profile import instances
+from equilibria.reproduction.measures.state_paths import Paths, apart, limits_apart
 from equilibria.solvers import Picard
-from equilibria.studies.measures.curve import Curve
-from equilibria.studies.measures.metrics import AdversarialStarts, JacobianNorm, SwappedStarts, counted, resized
-from equilibria.studies.measures.paths import Paths, apart, limits_apart
-from equilibria.studies.measures.profile import instances
 from equilibria.tasks import PrefixSum
 from equilibria.training import Recipe
 

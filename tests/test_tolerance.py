@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from equilibria.studies.measures.redraw import redrawn, redrawn_count
-from equilibria.studies.tolerance import differences
+from equilibria.reproduction.engine.compare import differences
+from equilibria.reproduction.measures.rounding import redrawn, redrawn_count
 
 ROW = {
     "difficulty": 32,

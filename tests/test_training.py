@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from equilibria import Anderson, Backprop, Budget, Implicit
-from equilibria.folders import pack, unpack
+from equilibria.io.folders import pack, unpack
 from equilibria.nets import ConvNet, DeepThinking, Feedforward
 from equilibria.tasks import EdgeCopy, Mazes, PrefixSum
 from equilibria.training import (
@@ -27,7 +27,7 @@ from equilibria.training import (
     measure,
     train,
 )
-from equilibria.training.fit import learning_rate
+from equilibria.training.trainer import learning_rate
 
 SMALL = Recipe(
     task=PrefixSum(train_difficulties=(6, 8)),

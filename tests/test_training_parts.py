@@ -28,7 +28,7 @@ from equilibria.training import (
     Zeros,
 )
 from equilibria.training.extras import Situation
-from equilibria.training.fit import learning_rate
+from equilibria.training.trainer import learning_rate
 
 
 class TestStarts:

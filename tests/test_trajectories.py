@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard
 from equilibria.diagnostics import basin_map, plane_through, principal_plane, random_plane, trajectories
-from equilibria.diagnostics.trajectories import NOWHERE
+from equilibria.diagnostics._trajectories import NOWHERE
 from equilibria.nets import ConvNet
 from equilibria.tasks import PrefixSum
 

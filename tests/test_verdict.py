@@ -8,9 +8,9 @@ import torch
 from test_doctor import CONTRACTION, QUICK, Looped, inputs, turned
 
 from equilibria.diagnostics import diagnose, from_function
-from equilibria.diagnostics.convergence import Regime
-from equilibria.diagnostics.report import AlignmentRow, Curve
-from equilibria.diagnostics.verdict import judge
+from equilibria.diagnostics._convergence import Regime
+from equilibria.diagnostics.doctor.report import AlignmentRow, Curve
+from equilibria.diagnostics.doctor.verdict import judge
 
 
 class TestVerdicts:

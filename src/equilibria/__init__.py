@@ -1,13 +1,14 @@
 """Equilibrium models: networks whose answer is the state that a learned map settles on."""
 
+from equilibria.core.budget import Budget, Keep
+from equilibria.core.loop import Solver, solve
+from equilibria.core.solution import Solution, Status, Step
+from equilibria.core.think import Thought, Unchanged, Why
 from equilibria.diagnostics import diagnose
-from equilibria.folders import load, save
 from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Phantom
+from equilibria.io.folders import load, save
 from equilibria.model import Answer, EquilibriumModel, Output
-from equilibria.solution import Budget, Keep, Solution, Status, Step
-from equilibria.solve import Solver, solve
 from equilibria.solvers import SOLVERS, Anderson, Broyden, Picard
-from equilibria.thinking import Thought, Unchanged, Why
 
 __version__ = "0.1.0"
 

@@ -1,21 +1,20 @@
 """A network whose answer is read from the state that its cell settles on."""
 
-import importlib
 import math
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from equilibria.core._prepare import prepared
+from equilibria.core._tree import noise_like, rows
+from equilibria.core.budget import Budget, Keep
+from equilibria.core.loop import Solver, check_solver_and_budget, solve
+from equilibria.core.solution import Solution, Status, Step
+from equilibria.core.think import Thought, Unchanged, think
 from equilibria.gradients import Backprop, Gradient
-from equilibria.layout import noise_like, rows
-from equilibria.solution import Budget, Keep, Solution, Status, Step
-from equilibria.solve import Solver, check_solver_and_budget, solve
 from equilibria.solvers import Picard
-from equilibria.thinking import Thought, Unchanged, think
-from equilibria.weights import prepared
 
 
 class Output(NamedTuple):
@@ -114,7 +113,7 @@ class EquilibriumModel(nn.Module):
         callback: Callable[[Step], None] | None = None,
         trace: bool = True,
     ) -> Solution:
-        """Solve for the state without gradients; the full record of `equilibria.solve`."""
+        """Solve for the state without gradients; the full record of `equilibria.core.loop`."""
         with torch.no_grad():
             return solve(
                 *self._ready(x, z0),
@@ -183,7 +182,7 @@ class EquilibriumModel(nn.Module):
         others: int = 0,
         rng: torch.Generator | None = None,
     ) -> Generator[Thought, None, None]:
-        """Yield the answers so far every few steps, while samples stop one by one; see `equilibria.thinking.think`.
+        """Yield the answers so far every few steps, while samples stop one by one; see `equilibria.core.think.think`.
 
         With `others`, so many solves from standard normal noise, drawn from `rng`, run beside it, and
         `Thought.alignment` says how well they agree.
@@ -206,27 +205,3 @@ class EquilibriumModel(nn.Module):
                 deadline=deadline,
                 beside=beside,
             )
-
-    def save_pretrained(self, folder: str | Path, **options: Any) -> str | None:
-        """Write a Hugging Face folder: weights, configuration, model card. Options are those of huggingface_hub."""
-        return _hub().HubFolder(self).save_pretrained(folder, **options)
-
-    def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload such a folder to the Hugging Face Hub and return its address."""
-        return _hub().HubFolder(self).push_to_hub(repo_id, **options)
-
-    @classmethod
-    def from_pretrained(
-        cls, name_or_folder: str | Path, *, into: "EquilibriumModel | None" = None, **options: Any
-    ) -> "EquilibriumModel":
-        """The model in a folder or on the Hub, in eval mode; `into` as in `equilibria.load`."""
-        options |= {"into": into} if into is not None else {}
-        return _hub().HubFolder.from_pretrained(name_or_folder, **options).model
-
-
-def _hub() -> Any:
-    """Loaded when it is needed, because it needs an extra, and because it stands on top of this module."""
-    try:
-        return importlib.import_module("equilibria.hub")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("this needs huggingface_hub: pip install 'equilibria[hub]'") from error

@@ -13,12 +13,12 @@ from rich.progress import track
 from rich.table import Table
 
 from equilibria.cli.options import Flag, use_threads
+from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack
 from equilibria.model import EquilibriumModel
-from equilibria.solution import Budget
 from equilibria.tasks import Batch, Task
 from equilibria.training import Run
-from equilibria.training.evaluate import SEED
+from equilibria.training.measurement import SEED
 
 OTHERS = 10  # examples whose states the ordinary AA score starts from (paper, Algorithm 1)
 NUMBERS_AT_ONCE = 2**25  # in the states of all unrolled steps; backpropagation holds about ten times as many

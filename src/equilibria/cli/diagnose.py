@@ -18,7 +18,7 @@ from equilibria.cli.options import Flag, use_threads
 from equilibria.diagnostics import diagnose
 from equilibria.tasks import Batch
 from equilibria.training import Run
-from equilibria.training.evaluate import SEED
+from equilibria.training.measurement import SEED
 
 
 class Case(NamedTuple):

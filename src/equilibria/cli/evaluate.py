@@ -8,10 +8,10 @@ import tyro
 from rich.console import Console
 
 from equilibria.cli.options import Flag, use_threads
-from equilibria.cli.progress import measurement_table
+from equilibria.cli.progress_bar import measurement_table
 from equilibria.training import Measurement, Run
+from equilibria.training._train import measure_finally
 from equilibria.training.runs import as_line, difference
-from equilibria.training.train import measure_finally
 
 
 @dataclass(frozen=True)

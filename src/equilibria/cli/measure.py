@@ -14,14 +14,14 @@ from rich.progress import Progress
 from rich.table import Table
 
 from equilibria.cli.options import Flag, use_threads
+from equilibria.core.budget import Budget
 from equilibria.diagnostics import Alignment, Estimate, Noise, OtherStart, Swapped, Zeros, alignment_score, bootstrap
-from equilibria.folders import load
+from equilibria.io.folders import load
 from equilibria.model import EquilibriumModel
-from equilibria.solution import Budget
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import Batch, Task
 from equilibria.training import Evaluation, Run
-from equilibria.training.evaluate import SEED
+from equilibria.training.measurement import SEED
 
 MEASURES = {  # how people read the fields of an Agreement
     "cosine": "AA",

@@ -7,9 +7,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from equilibria.cli.progress import Bar
+from equilibria.cli.progress_bar import Bar
 from equilibria.training import RECIPES, Recipe, Run, train
-from equilibria.training.evaluate import scores_by_steps
+from equilibria.training.measurement import scores_by_steps
 
 LENGTHS = (16, 32, 64, 128, 256, 512)
 STEPS = (8, 16, 32, 64, 128, 256, 512)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from equilibria.cli.executors import Where
 from equilibria.cli.options import Flag
-from equilibria.cli.where import Where
 from equilibria.training import Machine
 
 
@@ -43,6 +43,6 @@ class Reproduce:
     """Print what became of it, as JSON, on standard output."""
 
     def run(self) -> int:
-        from equilibria.cli.reproduction import carry_out  # the studies need scipy.stats, which is slow to import
+        from equilibria.cli.reproduce_output import carry_out  # the studies need scipy.stats, which is slow to import
 
         return carry_out(self)

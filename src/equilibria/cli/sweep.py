@@ -13,13 +13,13 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from equilibria.cli.executors import Where, stopped_by_control_c
 from equilibria.cli.options import Flag, TrackerName
 from equilibria.cli.train import find_recipe
-from equilibria.cli.where import Where, stopped_by_control_c
 from equilibria.training import Recipe
-from equilibria.training.grid import grid, parse_axis
+from equilibria.training._grid import grid, parse_axis
+from equilibria.training._sweep import Entry, sweep
 from equilibria.training.machine import Machine
-from equilibria.training.sweep import Entry, sweep
 
 COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
 UNTOLD = ("recipe", "began", "began_at", "ended")  # fields of an entry that are of no use elsewhere

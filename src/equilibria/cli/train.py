@@ -12,9 +12,9 @@ import tyro
 from rich.console import Console
 
 from equilibria.cli.options import Flag, TrackerName, use_threads
-from equilibria.cli.parts import exchanged
-from equilibria.cli.progress import Bar, measurement_table
-from equilibria.describe import nearest
+from equilibria.cli.progress_bar import Bar, measurement_table
+from equilibria.cli.recipe_flags import exchanged
+from equilibria.io.describe import nearest
 from equilibria.training import RECIPES, Measurement, Recipe, Run, train
 from equilibria.training.machine import Machine
 from equilibria.training.team import Team

@@ -1,34 +1,10 @@
 """What a net does when it thinks: measures, attacks, and a doctor who puts them together."""
 
-from equilibria.diagnostics.adapters import (
-    as_model,
-    check_model,
-    from_deep_thinking,
-    from_function,
-    from_module,
-    from_torchdeq,
-)
-from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
-from equilibria.diagnostics.agreement import Agreement
-from equilibria.diagnostics.alignment import Alignment, alignment_score
-from equilibria.diagnostics.bootstrap import Estimate, bootstrap
-from equilibria.diagnostics.contraction import Contraction, contraction, start_influence
-from equilibria.diagnostics.convergence import Convergence, LimitDistance, Regime, convergence, limit_distance
-from equilibria.diagnostics.doctor import diagnose
-from equilibria.diagnostics.doubts import DOUBTS, Disagreement, Doubt, Indecision, Misalignment, Residual
-from equilibria.diagnostics.report import Report
-from equilibria.diagnostics.selective import (
-    RiskCoverage,
-    Threshold,
-    aurc,
-    auroc,
-    risk_coverage,
-    threshold_for_accepted_error,
-    threshold_for_overall_error,
-)
-from equilibria.diagnostics.sensitivity import Sensitivity, sensitivity, untrained
-from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, Zeros, derangements
-from equilibria.diagnostics.trajectories import (
+from equilibria.core.similarity import Agreement
+from equilibria.diagnostics._contraction import Contraction, contraction, start_influence
+from equilibria.diagnostics._convergence import Convergence, LimitDistance, Regime, convergence, limit_distance
+from equilibria.diagnostics._sensitivity import Sensitivity, sensitivity, untrained
+from equilibria.diagnostics._trajectories import (
     BasinMap,
     Plane,
     Trajectories,
@@ -38,6 +14,30 @@ from equilibria.diagnostics.trajectories import (
     random_plane,
     trajectories,
 )
+from equilibria.diagnostics.adapters._adapt import (
+    as_model,
+    check_model,
+    from_deep_thinking,
+    from_function,
+    from_module,
+    from_torchdeq,
+)
+from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
+from equilibria.diagnostics.alignment import Alignment, alignment_score
+from equilibria.diagnostics.doctor._diagnose import diagnose
+from equilibria.diagnostics.doctor.report import Report
+from equilibria.diagnostics.selective import (
+    RiskCoverage,
+    Threshold,
+    aurc,
+    auroc,
+    risk_coverage,
+    threshold_for_accepted_error,
+    threshold_for_overall_error,
+)
+from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, Zeros, derangements
+from equilibria.diagnostics.statistics import Estimate, bootstrap
+from equilibria.diagnostics.uncertainty import DOUBTS, Disagreement, Doubt, Indecision, Misalignment, Residual
 
 __all__ = [
     "DOUBTS",

@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from equilibria.angles import cosine as cosine_of
-from equilibria.angles import nothing
-from equilibria.diagnostics.adapters import measurable
-from equilibria.diagnostics.contraction import require_gradients
-from equilibria.diagnostics.lbfgs import Function, minimise
+from equilibria.core._prepare import prepared
+from equilibria.core._tree import flat, take
+from equilibria.core.budget import Budget, require_whole
+from equilibria.core.loop import Solver
+from equilibria.core.similarity import cosine as cosine_of
+from equilibria.core.similarity import nothing
+from equilibria.core.solution import Solution, Status
+from equilibria.diagnostics._contraction import require_gradients
+from equilibria.diagnostics._lbfgs import Function, minimise
+from equilibria.diagnostics.adapters._adapt import measurable
 from equilibria.diagnostics.starts import derangements
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
-from equilibria.rows import flat, take
-from equilibria.solution import Budget, Solution, Status, require_whole
-from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
-from equilibria.weights import prepared
 
 
 class AttackedScores(NamedTuple):

@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.diagnostics.adapters import measurable
-from equilibria.diagnostics.agreement import Agreement, Usual
-from equilibria.diagnostics.bootstrap import Estimate, bootstrap
+from equilibria.core._tree import rows
+from equilibria.core.budget import Budget, require_whole
+from equilibria.core.loop import Solver
+from equilibria.core.similarity import Agreement, Usual
+from equilibria.core.solution import Solution, Status
+from equilibria.diagnostics.adapters._adapt import measurable
 from equilibria.diagnostics.starts import OtherStart, Swapped
-from equilibria.layout import rows
+from equilibria.diagnostics.statistics import Estimate, bootstrap
 from equilibria.model import EquilibriumModel
-from equilibria.solution import Budget, Solution, Status, require_whole
-from equilibria.solve import Solver
 
 NUMBERS_AT_ONCE = 2**19  # of states that are solved together: larger batches no longer fit into a cache
 

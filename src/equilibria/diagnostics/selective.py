@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.diagnostics.bootstrap import Estimate
-from equilibria.solution import require_whole
+from equilibria.core.budget import require_whole
+from equilibria.diagnostics.statistics import Estimate
 
 HIGHEST = torch.finfo(torch.float64).max  # accepts everything but infinite doubt
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from equilibria.layout import noise_like
-from equilibria.rows import flat
+from equilibria.core._tree import flat, noise_like
 
 
 class OtherStart(ABC):

@@ -9,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from equilibria.describe import from_data
-from equilibria.diagnostics.verdict import PATH_INDEPENDENT
+from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
 from equilibria.explorer.limits import MOST_STEPS, Refused
 from equilibria.explorer.untrusted import is_number, lies_in
 from equilibria.explorer.views import VIEWS, View
-from equilibria.folders import KINDS, load, read_config
+from equilibria.io.describe import from_data
+from equilibria.io.folders import KINDS, load, read_config
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import TASKS, Task

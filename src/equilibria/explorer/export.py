@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from equilibria.explorer.asked import asked
 from equilibria.explorer.catalogue import USUAL_STEPS, Catalogue, Net
 from equilibria.explorer.limits import Refused
 from equilibria.explorer.live import WORK
 from equilibria.explorer.problem import Kept, Problem
+from equilibria.explorer.requests import asked
+from equilibria.explorer.scheduler import Turn, Turns
 from equilibria.explorer.server import PAGE
-from equilibria.explorer.turns import Turn, Turns
 from equilibria.tasks import TASKS
 
 IMPORT = re.compile(r'(from|import) "(\.{1,2}/[^"]+)"')

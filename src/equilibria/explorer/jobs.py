@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from equilibria.explorer.limits import MOST_STREAMS, Refused
-from equilibria.explorer.turns import Stopped, Turn, Turns
+from equilibria.explorer.scheduler import Stopped, Turn, Turns
 
 UNSENT = 8  # events that may wait for a slow reader; then the job waits, too
 PATIENCE = 0.1  # seconds between two looks at whether a waiting job is still wanted

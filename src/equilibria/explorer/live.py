@@ -10,14 +10,14 @@ from typing import Any
 from starlette.responses import StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from equilibria.explorer.asked import asked, parsed
 from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.diagnosis import diagnosing
+from equilibria.explorer.diagnosis_stream import diagnosing
 from equilibria.explorer.jobs import Desk, Event, Job
 from equilibria.explorer.limits import MOST_PAGES, MOST_STREAMS_PER_PAGE, Refused
 from equilibria.explorer.problem import Kept, Problem
-from equilibria.explorer.turns import Turn
-from equilibria.explorer.watch import thinking
+from equilibria.explorer.requests import asked, parsed
+from equilibria.explorer.scheduler import Turn
+from equilibria.explorer.solve_stream import thinking
 
 FRAMES = 1  # in the head of a binary message: what it is
 HEAD = struct.Struct("<IIII")  # that, the request, the first step, the number of steps

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from equilibria.core._prepare import computed_once
+from equilibria.core._tree import noise_like
+from equilibria.core.budget import Budget
+from equilibria.core.loop import Solver, Solving
 from equilibria.diagnostics import attack
-from equilibria.explorer.asked import Asked, From
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.limits import LARGEST_SEED, MOST_OTHERS, Refused
-from equilibria.explorer.turns import Turn
+from equilibria.explorer.requests import Asked, From
+from equilibria.explorer.scheduler import Turn
 from equilibria.explorer.views import Input, Instance, View
-from equilibria.layout import noise_like
 from equilibria.model import EquilibriumModel, zeros
-from equilibria.solution import Budget
-from equilibria.solve import Solver, Solving
 from equilibria.solvers import SOLVERS, Broyden
 from equilibria.tasks import Task
-from equilibria.weights import computed_once
 
 INSTANCES = 64  # inputs that are kept
 KEPT_NUMBERS = 2**24  # in all prepared starts that are kept: 64 MB

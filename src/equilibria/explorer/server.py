@@ -17,13 +17,13 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
-from equilibria.explorer import studies
-from equilibria.explorer.asked import parsed
+from equilibria.explorer import figures as studies
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.guard import Guard
 from equilibria.explorer.jobs import Desk
 from equilibria.explorer.limits import MOST_REQUEST_BYTES, Refused
 from equilibria.explorer.live import Live, lines
+from equilibria.explorer.requests import parsed
 
 PAGE = Path(__file__).parent / "page"
 PORTS = range(8420, 8440)  # tried in turn if nobody asks for one

@@ -1,7 +1,7 @@
 """Ways to differentiate a fixed point. To add one: a file with a `Gradient`, and a line here."""
 
 from equilibria.gradients.backprop import Backprop
-from equilibria.gradients.base import Gradient
+from equilibria.gradients.gradient import Gradient
 from equilibria.gradients.implicit import Implicit
 from equilibria.gradients.phantom import Phantom
 

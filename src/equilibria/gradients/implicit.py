@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.gradients.base import Gradient
-from equilibria.solution import Budget, Solution, require_share
-from equilibria.solve import Solver, check_solver_and_budget, solve
+from equilibria.core.budget import Budget, require_share
+from equilibria.core.loop import Solver, check_solver_and_budget, solve
+from equilibria.core.solution import Solution
+from equilibria.gradients.gradient import Gradient
 from equilibria.solvers.anderson import Anderson
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.gradients.base import Gradient
-from equilibria.solution import Budget, Solution, require_share, require_whole
-from equilibria.solve import Solver, solve
+from equilibria.core.budget import Budget, require_share, require_whole
+from equilibria.core.loop import Solver, solve
+from equilibria.core.solution import Solution
+from equilibria.gradients.gradient import Gradient
 from equilibria.solvers.picard import Picard
 
 

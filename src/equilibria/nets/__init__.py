@@ -1,12 +1,12 @@
 """Descriptions of nets that build themselves for a task. To add one: a file with a `Net`, and a line here."""
 
-from equilibria.nets.base import Net, count_parameters
 from equilibria.nets.conv import ConvNet
 from equilibria.nets.deep_thinking import DeepThinking
 from equilibria.nets.dense import DenseNet
 from equilibria.nets.feedforward import Feedforward
 from equilibria.nets.graph import GraphNet
 from equilibria.nets.matrix import MatrixNet
+from equilibria.nets.net import Net, count_parameters
 
 NETS: dict[str, type[Net]] = {
     "conv": ConvNet,

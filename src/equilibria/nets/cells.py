@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from equilibria.layout import beside
+from equilibria.core._prepare import with_attributes
+from equilibria.core._tree import beside
 from equilibria.nets.convolutions import is_plain_convolution
 from equilibria.nets.norms import NORMS
-from equilibria.weights import with_attributes
 
 
 class Residual(nn.Module):

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from equilibria.describe import LATER
+from equilibria.io.describe import LATER
 from equilibria.model import EquilibriumModel, encoded, zeros
-from equilibria.nets.base import Net, require_choice, require_positive
 from equilibria.nets.cells import AdditiveCell, BlockCell, ResidualBlock
 from equilibria.nets.convolutions import ChannelsLastConv1d, CircularConv1d, CircularConv2d
+from equilibria.nets.net import Net, require_choice, require_positive
 from equilibria.nets.norms import Norm, norm_layer
 from equilibria.tasks import Task
 

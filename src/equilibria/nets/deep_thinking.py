@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net, require_positive
 from equilibria.nets.cells import BlockCell, ResidualBlock
 from equilibria.nets.conv import Layers
+from equilibria.nets.net import Net, require_positive
 from equilibria.tasks import Task
 
 

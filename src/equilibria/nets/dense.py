@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net, require_choice, require_positive
 from equilibria.nets.cells import AdditiveCell
+from equilibria.nets.net import Net, require_choice, require_positive
 from equilibria.tasks import Task
 
 

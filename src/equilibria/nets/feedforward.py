@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from equilibria.core.budget import Budget
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net, require_positive
 from equilibria.nets.conv import ConvNet, Layers
-from equilibria.solution import Budget
+from equilibria.nets.net import Net, require_positive
 from equilibria.tasks import Task
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.model import EquilibriumModel
-from equilibria.nets.base import Net, require_choice, require_positive
+from equilibria.nets.net import Net, require_choice, require_positive
 from equilibria.tasks import Task
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from equilibria.layout import is_channels_last
+from equilibria.core._tree import is_channels_last
 
 Norm = Literal["none", "group", "channel", "layer"]
 

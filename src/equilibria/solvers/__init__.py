@@ -1,6 +1,6 @@
 """Ways to find a fixed point. To add one: a file with a `Solver`, and a line here."""
 
-from equilibria.solve import Solver
+from equilibria.core.loop import Solver
 from equilibria.solvers.anderson import Anderson
 from equilibria.solvers.broyden import Broyden
 from equilibria.solvers.picard import Picard

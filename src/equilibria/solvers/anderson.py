@@ -6,10 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.describe import LATER
-from equilibria.solution import require_share, require_whole
-from equilibria.solve import Solver
-from equilibria.solvers.history import above_rounding, put, put_difference, recorded
+from equilibria.core.budget import require_share, require_whole
+from equilibria.core.loop import Solver
+from equilibria.solvers._history import above_rounding, put, put_difference, recorded
 
 
 class _Memory(NamedTuple):
@@ -42,7 +41,7 @@ class Anderson(Solver):
     memory: int = 5
     ridge: float = 1e-8
     mixing: float = 1.0
-    constant_weights: bool = field(default=False, metadata=LATER)
+    constant_weights: bool = field(default=False, metadata={"added_later": True})
 
     def __post_init__(self) -> None:
         require_whole("memory", self.memory, least=2, why="Picard() is the solver without memory")

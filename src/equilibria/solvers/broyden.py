@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.solution import require_whole
-from equilibria.solve import Solver
-from equilibria.solvers.history import above_rounding, put, put_difference, recorded
+from equilibria.core.budget import require_whole
+from equilibria.core.loop import Solver
+from equilibria.solvers._history import above_rounding, put, put_difference, recorded
 
 
 class _Memory(NamedTuple):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from equilibria.solution import require_share
-from equilibria.solve import Solver
+from equilibria.core.budget import require_share
+from equilibria.core.loop import Solver
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Tasks with a difficulty that can be raised at will. To add one: a file with a `Task`, and a line here."""
 
-from equilibria.tasks.base import Batch, Task
 from equilibria.tasks.blurry_mnist import BlurryMNIST
 from equilibria.tasks.edge_copy import EdgeCopy
 from equilibria.tasks.matrix_inversion import MatrixInversion
 from equilibria.tasks.mazes import Mazes
 from equilibria.tasks.prefix_sum import PrefixSum
+from equilibria.tasks.task import Batch, Task
 
 TASKS: dict[str, type[Task]] = {
     "prefix_sum": PrefixSum,

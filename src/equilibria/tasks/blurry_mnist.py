@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, cross_entropy, one_hot
 
-from equilibria.tasks.base import Batch, Task
 from equilibria.tasks.digits import Digits, load_digits
+from equilibria.tasks.task import Batch, Task
 
 MEAN, SPREAD = 0.1307, 0.3081  # of the sharp training images
 

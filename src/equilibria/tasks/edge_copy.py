@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.tasks.base import Batch, Task, is_whole
+from equilibria.tasks.task import Batch, Task, is_whole
 
 
 @dataclass(frozen=True)

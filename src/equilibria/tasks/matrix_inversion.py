@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.tasks.base import Batch, Task
+from equilibria.tasks.task import Batch, Task
 
 SAMPLES_FOR_THE_CONSTANT = 20_000
 

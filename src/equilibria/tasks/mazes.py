@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot, pad
 
 from equilibria.tasks import carving
-from equilibria.tasks.base import Batch, Task, all_right, is_whole
+from equilibria.tasks.task import Batch, Task, all_right, is_whole
 
 Family = Literal["depth_first", "rooted_elsewhere", "percolation"]
 GREEN, RED = (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)

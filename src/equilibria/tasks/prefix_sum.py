@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from equilibria.tasks.base import Batch, Task, all_right, is_whole
+from equilibria.tasks.task import Batch, Task, all_right, is_whole
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
 """From a recipe to a trained net."""
 
+from equilibria.training._grid import grid, parse_axis
+from equilibria.training._sweep import Entry, sweep
+from equilibria.training._table import table
+from equilibria.training._train import Interrupted, Watcher, train
 from equilibria.training.depths import DEPTHS, Depth, Fixed, LogNormalPoisson, Uniform
-from equilibria.training.evaluate import Measurement, measure
 from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive, StateNoise
-from equilibria.training.fit import Trainer, TrainingDiverged
-from equilibria.training.grid import grid, parse_axis
 from equilibria.training.machine import Machine
+from equilibria.training.measurement import Measurement, measure
 from equilibria.training.recipe import Evaluation, Optim, Pretraining, Recipe
 from equilibria.training.recipes import RECIPES
 from equilibria.training.runs import Run, find_runs
 from equilibria.training.starts import STARTS, Mixed, Normal, Projected, Start, Zeros
-from equilibria.training.sweep import Entry, sweep
-from equilibria.training.table import table
-from equilibria.training.train import Interrupted, Watcher, train
+from equilibria.training.trainer import Trainer, TrainingDiverged
 
 __all__ = [
     "DEPTHS",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from equilibria.solution import require_whole
+from equilibria.core.budget import require_whole
 
 
 class Depth(ABC):

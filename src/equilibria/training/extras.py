@@ -7,14 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from equilibria.core._prepare import computed_once
+from equilibria.core.budget import Budget, require_share, require_whole
+from equilibria.core.loop import Solver
 from equilibria.gradients import Gradient
 from equilibria.model import EquilibriumModel, Output
-from equilibria.solution import Budget, require_share, require_whole
-from equilibria.solve import Solver
 from equilibria.tasks import Batch, Task
 from equilibria.training.starts import require_scale
 from equilibria.training.team import Team
-from equilibria.weights import computed_once
 
 
 class Situation(NamedTuple):

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from equilibria.training.evaluate import Measurement
-from equilibria.training.fit import Progress
+from equilibria.training._train import Interrupted, Watcher, train
+from equilibria.training.measurement import Measurement
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Busy
-from equilibria.training.train import Interrupted, Watcher, train
+from equilibria.training.trainer import Progress
 
 SECONDS_BETWEEN_REPORTS = 0.5
 ENDS = ("finished", "failed", "stopped", "busy")  # of a run

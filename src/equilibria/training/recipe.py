@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from equilibria.describe import LATER, complete, fingerprint, from_data, inside, nearest, to_data
+from equilibria.core.budget import Budget, require_share, require_whole
+from equilibria.core.loop import Solver
 from equilibria.gradients import GRADIENTS, Backprop, Gradient
+from equilibria.io.describe import LATER, complete, fingerprint, from_data, inside, nearest, to_data
 from equilibria.model import EquilibriumModel
 from equilibria.nets import NETS, ConvNet, Net
-from equilibria.solution import Budget, require_share, require_whole
-from equilibria.solve import Solver
 from equilibria.solvers import SOLVERS, Picard
 from equilibria.tasks import TASKS, PrefixSum, Task
 from equilibria.training.depths import DEPTHS, Depth, Fixed

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.files import DamagedFile, digest, explained, read_checked, remove_unfinished, write_atomically
-from equilibria.folders import load, pack, read_config, save, unpack
+from equilibria.io.files import DamagedFile, digest, explained, read_checked, remove_unfinished, write_atomically
+from equilibria.io.folders import load, pack, read_config, save, unpack
 from equilibria.model import EquilibriumModel
 from equilibria.training.recipe import Recipe
 from equilibria.training.trackers import Tracker, numbers_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from equilibria.layout import noise_like
+from equilibria.core._tree import noise_like
+from equilibria.core.budget import require_share
 from equilibria.model import EquilibriumModel, encoded, zeros
-from equilibria.solution import require_share
 
 
 class Start(ABC):

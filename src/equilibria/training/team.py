@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from equilibria.layout import noise_like
+from equilibria.core._tree import noise_like
 
 PATIENCE = timedelta(hours=12)  # members wait for the leader's evaluations
 

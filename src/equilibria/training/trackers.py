@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from equilibria.describe import nearest
+from equilibria.io.describe import nearest
 from equilibria.training.recipe import Recipe
 
 PROJECT = "equilibria"

@@ -1,10 +1,10 @@
 """How tasks are shown. To show another: a `View`, a line here, and a drawing in `page/views`."""
 
-from equilibria.explorer.views.base import Input, Instance, View, judged
 from equilibria.explorer.views.bits import Bits
 from equilibria.explorer.views.digit import Digit
 from equilibria.explorer.views.maze import Maze
 from equilibria.explorer.views.numbers import Edges, Matrix
+from equilibria.explorer.views.view import Input, Instance, View, judged
 
 VIEWS: dict[str, View] = {  # by the task's name in TASKS
     "prefix_sum": Bits(),

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from equilibria.explorer.views.base import Input, Instance, View, flipped_places, sampled, text, with_doubt
+from equilibria.explorer.views.view import Input, Instance, View, flipped_places, sampled, text, with_doubt
 from equilibria.tasks import Batch, Task
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.base import Input, Instance, View, text
+from equilibria.explorer.views.view import Input, Instance, View, text
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.blurry_mnist import MEAN, SPREAD, blurred
 from equilibria.tasks.digits import Digits, load_digits

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d, pad
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.base import Input, Instance, View, sampled, text, with_doubt
+from equilibria.explorer.views.view import Input, Instance, View, sampled, text, with_doubt
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.mazes import GREEN, RED, is_open
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.base import (
+from equilibria.explorer.views.view import (
     Input,
     Instance,
     View,

@@ -1,0 +1,195 @@
+"""Answers while they are being thought about: look at a solve every few steps, and stop each sample in its own time."""
+
+import math
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from equilibria.core._tree import take
+from equilibria.core.budget import Budget, require_whole
+from equilibria.core.loop import Solver, Solving
+from equilibria.core.similarity import cosine, nothing
+from equilibria.core.solution import Status
+
+
+class Why(IntEnum):
+    """Why a sample has stopped; the first four are those of `Status`."""
+
+    CONVERGED = Status.CONVERGED
+    CYCLING = Status.CYCLING
+    EXHAUSTED = Status.EXHAUSTED  # the budget ran out
+    DIVERGED = Status.DIVERGED
+    UNCHANGED = 4  # its answer has been the same for long enough
+    DEADLINE = 5  # the time ran out
+    THINKING = -1  # it has not
+
+
+class Streak(NamedTuple):
+    """Answers and since which step each has been the same."""
+
+    answer: Tensor  # (batch, ...)
+    since: Tensor  # (batch,)
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A sample has settled when its answer has been the same for `steps` steps, at every look.
+
+    An answer is the class, argmax over dimension 1, at every position. With `within` it is the numbers
+    themselves: the same while none is further than that from where it was when the count began.
+    """
+
+    steps: int
+    within: float | None = None
+
+    def __post_init__(self) -> None:
+        require_whole("steps", self.steps, least=1, why="it is for how long an answer has to stay")
+        if self.within is not None and not 0 <= self.within < math.inf:
+            raise ValueError(f"within must be >= 0 and finite, got {self.within!r}; leave it out to compare classes")
+
+    def streak(self, before: Streak | None, prediction: Tensor, step: int) -> Streak:
+        """For how long answers have been the same, after one more look."""
+        now = torch.full((len(prediction),), step, device=prediction.device)
+        if before is None:
+            return Streak(prediction, now)
+        same = self.same(before.answer, prediction)
+        wide = same.view(-1, *(1 for _ in prediction.shape[1:]))  # (batch, 1, ...)
+        return Streak(torch.where(wide, before.answer, prediction), torch.where(same, before.since, now))
+
+    def same(self, a: Tensor, b: Tensor) -> Tensor:
+        """Which of two batches of predictions give the same answer: (batch,) bool. What is not finite is no answer."""
+        if self.within is not None:
+            return ((a - b).abs() <= self.within).reshape(len(a), -1).all(1)
+        if a.ndim < 2 or a.shape[1] < 2:
+            raise ValueError(
+                f"a prediction of shape {tuple(a.shape)} has no classes to compare in dimension 1; "
+                f"give the distance at which answers are the same, such as Unchanged({self.steps}, within=1e-3)"
+            )
+        same = (a.argmax(1) == b.argmax(1)) & a.amax(1).isfinite() & b.amax(1).isfinite()
+        return same.reshape(len(a), -1).all(1)
+
+
+class Thought(NamedTuple):
+    """Where every sample is after `step` steps; those that have stopped stay as they were."""
+
+    step: int
+    prediction: Tensor  # (batch, ...)
+    z: Tensor  # (batch, *state)
+    why: Tensor  # (batch,) values of Why
+    steps: Tensor  # (batch,) cell evaluations that each has used
+    alignment: Tensor | None  # (batch,) mean cosine to the states of the others beside; NaN where one is not finite
+
+    @property
+    def thinking(self) -> Tensor:
+        """(batch,) bool: still under way."""
+        return self.why == Why.THINKING
+
+    @property
+    def settled(self) -> Tensor:
+        """(batch,) bool: stopped by itself, and not because time or budget ran out, or because it diverged."""
+        return (self.why == Why.CONVERGED) | (self.why == Why.CYCLING) | (self.why == Why.UNCHANGED)
+
+
+def think(
+    cell: Callable[..., Tensor],
+    readout: Callable[[Tensor], Tensor],
+    z0: Tensor,
+    injection: tuple,
+    *,
+    solver: Solver,
+    budget: Budget,
+    every: int = 8,
+    until: Unchanged | None = None,
+    deadline: float | None = None,
+    beside: Tensor | None = None,
+) -> Generator[Thought, None, None]:
+    """Solve, and yield a Thought every few steps, until every sample has stopped.
+
+    The states are those of one `solve` with the same budget: looking changes nothing. Samples that have
+    stopped leave the batch. There is always one thought, however short the deadline, which is passed by no
+    more than a step and a readout.
+
+    Args:
+        budget: its `tol` and `halt_on_cycle` stop samples that have converged or cycle.
+        every: how many steps there are between two thoughts.
+        until: also stop samples whose answer no longer changes.
+        deadline: seconds from this call.
+        beside: other starts, one batch after another, (others * batch, *state), whose solves run along to give
+            `Thought.alignment`.
+    """
+    require_whole("every", every, least=1, why="it is the number of steps between two thoughts")
+    if deadline is not None and not deadline >= 0:
+        raise ValueError(f"deadline must be >= 0 seconds, got {deadline!r}; leave it out to have all the time")
+    if beside is not None and (beside.shape[1:] != z0.shape[1:] or not len(beside) or len(beside) % len(z0)):
+        raise ValueError(
+            f"beside has shape {tuple(beside.shape)} and the state {tuple(z0.shape)}; give whole batches of starts"
+        )
+    end = math.inf if deadline is None else time.monotonic() + deadline
+    with torch.no_grad():
+        solving = Solving(cell, z0, injection, solver=solver, budget=budget, trace=False)
+        others = None
+        if beside is not None:
+            again = torch.arange(len(beside), device=z0.device) % len(z0)
+            others = Solving(cell, beside, take(injection, again), solver=solver, budget=budget, trace=False)
+    # A generator of its own, so that mistakes show and the clock starts at this call, not at the first thought.
+    return _thoughts(solving, others, readout, budget.steps, every, until, end)
+
+
+@torch.no_grad()
+def _thoughts(
+    solving: Solving,
+    others: Solving | None,
+    readout: Callable[[Tensor], Tensor],
+    last: int,
+    every: int,
+    until: Unchanged | None,
+    end: float,
+) -> Generator[Thought, None, None]:
+    active = solving.active
+    thinking = torch.ones_like(active.running)  # (batch,) at the last look
+    prediction = streak = None
+    stride = every if end == math.inf else 1  # with a deadline the clock is read at every step
+    while len(active):
+        look = min(solving.done + every, last)
+        while len(active) and solving.done < look:
+            solving.run(min(solving.done + stride, look))
+            if others is not None:
+                others.run(solving.done)
+            if time.monotonic() >= end:
+                break
+        step, z = solving.done, active.current()
+        prediction = _read(readout, z, thinking, prediction)
+        if until is not None:
+            streak = until.streak(streak, prediction, step)
+            finite = z.isfinite().reshape(len(z), -1).all(1)  # the others diverge, whatever is read from them
+            solving.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
+        if step == last:
+            solving.stop(thinking)
+        elif time.monotonic() >= end:
+            solving.stop(thinking, Why.DEADLINE)
+        why, steps = active.ends()
+        thinking = why == Why.THINKING
+        alignment = None
+        if others is not None:
+            states = others.active.current()  # (others * batch, *state)
+            alignment = _alignment(z, states)
+            others.stop(~thinking.repeat(len(states) // len(z)), Why.EXHAUSTED)
+        yield Thought(step, prediction, z, why, torch.where(thinking, step, steps), alignment)
+
+
+def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before: Tensor | None) -> Tensor:
+    """The predictions before, with those that may have changed read again."""
+    if before is None or bool(which.all()):
+        return readout(z)
+    return before.index_put((which.nonzero()[:, 0],), readout(z[which]))
+
+
+def _alignment(z: Tensor, others: Tensor) -> Tensor:
+    """The mean cosine between states (batch, *state) and their others (others * batch, *state): (batch,)."""
+    zero = nothing(z[z.isfinite().reshape(len(z), -1).all(1)])
+    return torch.stack([cosine(z, other, zero) for other in others.split(len(z))]).mean(0)

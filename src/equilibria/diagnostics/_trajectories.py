@@ -1,0 +1,191 @@
+"""Where solves go from several starts, on a plane; and which limit each start on a plane leads to."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from equilibria.core._tree import flat
+from equilibria.core.budget import Budget, Keep, require_whole
+from equilibria.core.loop import Solver
+from equilibria.core.solution import Status
+from equilibria.diagnostics.adapters._adapt import measurable
+from equilibria.model import EquilibriumModel
+
+NOWHERE = -1  # the label of starts from which nothing is reached
+
+
+class Plane(NamedTuple):
+    """A plane through the space of states, one for each example."""
+
+    origin: Tensor  # (batch, n) flat states
+    directions: Tensor  # (batch, 2, n) orthonormal
+
+    def coordinates(self, states: Tensor) -> Tensor:
+        """The shadows of states (batch, *state) on the planes of their examples: (batch, 2)."""
+        away = flat(states).to(self.origin.dtype) - self.origin
+        return (self.directions @ away[:, :, None])[:, :, 0]
+
+    def flat_states(self, points: Tensor) -> Tensor:
+        """The states (batch, k, n) at the points (batch, k, 2) of the planes."""
+        return self.origin[:, None] + points @ self.directions
+
+
+class Trajectories(NamedTuple):
+    """The shadows of solves from several starts."""
+
+    points: Tensor  # (batch, starts, steps + 1, 2) the first is the start; NaN or infinite after divergence
+    plane: Plane
+
+
+class BasinMap(NamedTuple):
+    """Which limit is reached from where on a plane."""
+
+    label: Tensor  # (size, size) the row of `limits`, or NOWHERE; rows go along `vertical`
+    limits: Tensor  # (count, *state) from the one with the largest basin to the smallest
+    horizontal: Tensor  # (size,) first coordinates of the starts
+    vertical: Tensor  # (size,) second coordinates
+    corners: Tensor  # (3, 2) coordinates of the states that the plane was put through
+    plane: Plane
+
+    @property
+    def share(self) -> Tensor:
+        """(count,) the share of starts that lead to each limit."""
+        reached = self.label[self.label != NOWHERE]
+        return reached.bincount(minlength=len(self.limits)) / self.label.numel()
+
+
+def trajectories(
+    model: EquilibriumModel | Any,
+    x: Tensor,
+    starts: Sequence[Tensor | None],
+    *,
+    plane: Plane | None = None,
+    at: Sequence[int] | None = None,
+    solver: Solver | None = None,
+    budget: Budget | None = None,
+) -> Trajectories:
+    """The states of solves from `starts`, each (batch, *state) or None for the model's own, on one plane per example.
+
+    Left out, the plane is that of the two principal directions of all these states, which are then held in
+    memory: take few examples. A `random_plane`, or that of earlier trajectories, needs no more than a solve.
+
+    Args:
+        at: after which steps to look, from 0, the start; left out: all.
+    """
+    looped = measurable(model)
+    if not starts:
+        raise ValueError("there are no starts; give states, or [None] for the model's own start")
+    at = range((budget or looped.budget).steps + 1) if at is None else at
+    seen = flat if plane is None else plane.coordinates
+    solves = [
+        looped.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False).kept for z0 in starts
+    ]
+    paths = torch.stack(
+        [torch.stack(list(kept.values()), 1) for kept in solves], 1
+    )  # (batch, starts, steps + 1, n or 2)
+    if plane is not None:
+        return Trajectories(paths, plane)
+    plane = principal_plane(paths.flatten(1, 2))
+    away = paths.to(plane.origin.dtype) - plane.origin[:, None, None]
+    return Trajectories(away @ plane.directions.mT[:, None], plane)
+
+
+def principal_plane(states: Tensor) -> Plane:
+    """The plane in which states (batch, count, *state) spread most, through their mean; only finite ones count."""
+    lists = states.flatten(2).double()  # (batch, count, n); in float64, because what diverges is long finite
+    _require_room(lists)
+    finite = lists.norm(dim=2, keepdim=True).isfinite()  # (batch, count, 1)
+    mean = torch.where(finite, lists, 0).sum(1) / finite.sum(1).clamp(min=1)  # (batch, n)
+    spread = torch.where(finite, lists - mean[:, None], 0)
+    # Two rows of zeros, so that there are two directions even if there is but one state.
+    padded = torch.cat((spread, spread.new_zeros(len(spread), 2, spread.shape[2])), 1)
+    directions = torch.linalg.svd(padded, full_matrices=False).Vh[:, :2]  # (batch, 2, n)
+    largest = directions.gather(2, directions.abs().argmax(2, keepdim=True))
+    return Plane(mean, directions * largest.sign())  # a principal direction has no sign of its own
+
+
+def random_plane(states: Tensor, *, rng: torch.Generator) -> Plane:
+    """A plane through each of `states`, (batch, *state), in two random directions that all examples share."""
+    rows = flat(states).to(torch.promote_types(states.dtype, torch.float32))
+    _require_room(rows)
+    axes = torch.linalg.qr(torch.randn(rows.shape[1], 2, generator=rng, dtype=torch.float64)).Q.mT  # (2, n)
+    return Plane(rows, axes.to(rows).expand(len(rows), -1, -1))
+
+
+def plane_through(first: Tensor, second: Tensor, third: Tensor) -> Plane:
+    """The plane through three states of each example, (batch, *state) each: from the first towards the second."""
+    a, b, c = (flat(z).to(torch.promote_types(z.dtype, torch.float32)) for z in (first, second, third))
+    _require_room(a)
+    sides = torch.stack((b - a, c - a), 1)  # (batch, 2, n)
+    q, r = torch.linalg.qr(sides.mT)  # (batch, n, 2), (batch, 2, 2)
+    lengths = r.diagonal(dim1=1, dim2=2)
+    if bool((lengths.abs().amin(1) <= 1e-6 * sides.norm(dim=2).amax(1)).any()):
+        raise ValueError("the three states lie on a line, so many planes go through them; choose other states")
+    return Plane(a, q.mT * lengths.sign()[:, :, None])
+
+
+def basin_map(
+    model: EquilibriumModel | Any,
+    x: Tensor,
+    states: Tensor,
+    *,
+    budget: Budget,
+    solver: Solver | None = None,
+    size: int = 40,
+    border: float = 0.25,
+    within: float = 1e-2,
+) -> BasinMap:
+    """Which limits are reached from a grid of `size` x `size` starts on the plane through three states.
+
+    Args:
+        x: one example, (1, ...).
+        states: the three, (3, *state), for instance the limits from three starts.
+        budget: needs a tolerance: a start whose solve does not converge is labelled NOWHERE.
+        border: how far the grid goes beyond the three, as a share of their extent.
+        within: limits are the same if they are closer than this share of the largest one's norm (to the first
+            that was found: limits that are not apart by more do not separate cleanly).
+    """
+    looped = measurable(model)
+    require_whole("size", size, least=2, why="it is the number of starts along each side")
+    if len(x) != 1 or len(states) != 3:
+        raise ValueError(f"a map is of one example and three states, got {len(x)} and {len(states)}; use x[i : i + 1]")
+    plane = plane_through(*states[:, None])
+    corners = torch.cat([plane.coordinates(state[None]) for state in states])  # (3, 2)
+    low, high = corners.amin(0), corners.amax(0)
+    low, high = low - border * (high - low), high + border * (high - low)
+    ticks = torch.linspace(0, 1, size, dtype=corners.dtype, device=corners.device)[:, None]
+    horizontal, vertical = (low + (high - low) * ticks).T  # (size,) each
+    down, along = torch.meshgrid(vertical, horizontal, indexing="ij")
+    grid = torch.stack((along, down), 2).view(1, -1, 2)
+    starts = plane.flat_states(grid).view(-1, *states.shape[1:]).to(states.dtype)  # (size * size, *state)
+    solution = looped.equilibrium(
+        x.expand(len(starts), *x.shape[1:]), starts, solver=solver, budget=budget, trace=False
+    )
+    label, first = _clusters(flat(solution.z), solution.status == Status.CONVERGED, within)
+    return BasinMap(label.view(size, size), solution.z[first], horizontal, vertical, corners, plane)
+
+
+def _clusters(limits: Tensor, reached: Tensor, within: float) -> tuple[Tensor, Tensor]:
+    """A label for each of the limits, (k, n), that are reached, larger clusters first; and where each cluster began."""
+    label = torch.full((len(limits),), NOWHERE, device=limits.device)
+    found: list[Tensor] = []
+    left = reached.clone()
+    apart = within * limits[reached].norm(dim=1).max() if bool(reached.any()) else 0.0
+    while bool(left.any()):
+        leader = left.nonzero()[0, 0]
+        same = left & ((limits - limits[leader]).norm(dim=1) <= apart)
+        same[leader] = True  # also when within is 0
+        label[same] = len(found)
+        found.append(leader)
+        left &= ~same
+    if not found:
+        return label, label[:0]
+    order = label[reached].bincount().argsort(descending=True, stable=True)
+    return torch.where(reached, order.argsort()[label], NOWHERE), torch.stack(found)[order]
+
+
+def _require_room(states: Tensor) -> None:
+    if states.shape[-1] < 2:
+        raise ValueError("a state of one number has no plane; plot the states themselves")

@@ -1,0 +1,144 @@
+"""How much to doubt an answer, without its label. To add a doubt: a `Doubt`, and a line in DOUBTS."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from equilibria.core._tree import noise_like
+from equilibria.core.budget import Budget, require_whole
+from equilibria.core.loop import Solver
+from equilibria.core.solution import Status
+from equilibria.diagnostics.alignment import alignment_score
+from equilibria.model import EquilibriumModel, Output
+
+
+class Doubt(ABC):
+    """A frozen dataclass that ranks answers: the more doubt, the less they are to be trusted."""
+
+    def __call__(
+        self,
+        model: EquilibriumModel,
+        x: Tensor,
+        output: Output | None = None,
+        *,
+        solver: Solver | None = None,
+        budget: Budget | None = None,
+    ) -> Tensor:
+        """The doubt about each answer, (batch,) float64; infinite where it cannot be told because a solve diverged.
+
+        `output` is what the model made of `x` with this solver and budget, if that is known already.
+        """
+        with torch.no_grad():
+            if output is None:
+                solution = model.equilibrium(x, solver=solver, budget=budget, trace=False)
+                output = Output(model.readout(solution.z), solution)
+            doubt = self.measure(model, x, output, solver=solver, budget=budget).double()
+        return doubt.masked_fill(doubt.isnan() | (output.solution.status == Status.DIVERGED), math.inf)
+
+    @abstractmethod
+    def measure(
+        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
+    ) -> Tensor:
+        """The doubt, (batch,); NaN where it cannot be told."""
+
+
+@dataclass(frozen=True)
+class Residual(Doubt):
+    """|f(z) - z| / |f(z)|: has the state settled? Needs nothing but the solve itself.
+
+    Says little under a budget with a tolerance, which all samples that have converged meet alike.
+    """
+
+    def measure(
+        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
+    ) -> Tensor:
+        return output.solution.residual
+
+
+@dataclass(frozen=True)
+class Indecision(Doubt):
+    """1 - the softmax margin, the two largest probabilities apart; the narrowest of all positions.
+
+    Classes are in dimension 1, positions in those behind it: an answer counts as a whole, and is as weak as
+    its weakest position.
+    """
+
+    def measure(
+        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
+    ) -> Tensor:
+        _require_classes(output.prediction)
+        top = output.prediction.softmax(1).topk(2, dim=1).values  # (batch, 2, ...)
+        return 1 - (top[:, 0] - top[:, 1]).reshape(len(x), -1).amin(1)
+
+
+@dataclass(frozen=True)
+class Misalignment(Doubt):
+    """1 - the AA score: does the solve end elsewhere when it begins at other examples' states?
+
+    The others are those of the batch, so it needs more than `others` examples; calibrate on batches like those
+    that will come. Starts from which the solve diverges are left out, as by `alignment_score`.
+    """
+
+    others: int = 10
+    seed: int = 0
+
+    def measure(
+        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
+    ) -> Tensor:
+        rng = torch.Generator().manual_seed(self.seed)
+        return 1 - alignment_score(model, x, others=self.others, solver=solver, budget=budget, rng=rng).score
+
+
+@dataclass(frozen=True)
+class Disagreement(Doubt):
+    """Do solves from noise give the same answer? The share of positions where they say otherwise.
+
+    Classes are in dimension 1. With `regression` it is the relative distance |other - answer| / |answer|, and in
+    both cases the mean over `restarts`, from `scale` times standard normal noise.
+    """
+
+    restarts: int = 4
+    scale: float = 1.0
+    regression: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_whole("restarts", self.restarts, least=1, why="it is how often to solve again")
+
+    def measure(
+        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
+    ) -> Tensor:
+        rng = torch.Generator().manual_seed(self.seed)
+        apart = torch.zeros(len(x), dtype=torch.float64, device=output.prediction.device)
+        for _ in range(self.restarts):
+            start = self.scale * noise_like(output.solution.z, rng)
+            again = model.equilibrium(x, start, solver=solver, budget=budget, trace=False)
+            difference = self._apart(model.readout(again.z), output.prediction).double()
+            apart += difference.masked_fill(again.status == Status.DIVERGED, math.inf)
+        return apart / self.restarts
+
+    def _apart(self, other: Tensor, answer: Tensor) -> Tensor:
+        if self.regression:
+            other, answer = other.reshape(len(other), -1), answer.reshape(len(answer), -1)
+            return (other - answer).norm(dim=1) / (answer.norm(dim=1) + torch.finfo(answer.dtype).tiny)
+        _require_classes(answer)
+        return (other.argmax(1) != answer.argmax(1)).reshape(len(answer), -1).double().mean(1)
+
+
+DOUBTS: dict[str, type[Doubt]] = {
+    "misalignment": Misalignment,
+    "residual": Residual,
+    "indecision": Indecision,
+    "disagreement": Disagreement,
+}
+
+
+def _require_classes(prediction: Tensor) -> None:
+    if prediction.ndim < 2 or prediction.shape[1] < 2:
+        raise ValueError(
+            f"a prediction of shape {tuple(prediction.shape)} has no classes in dimension 1; "
+            "use Residual(), Misalignment() or Disagreement(regression=True)"
+        )

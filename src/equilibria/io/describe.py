@@ -1,0 +1,171 @@
+"""Frozen dataclasses as plain data and back: how recipes and models are written down without any pickle.
+
+A part that is one of several kinds, such as a solver, is written with its name in the registry:
+`{"kind": "anderson", "memory": 3, ...}`. Everything else follows from the annotations.
+"""
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+Registries = Mapping[type, Mapping[str, type]]  # an abstract kind -> the names of its members
+LATER = {
+    "added_later": True
+}  # metadata of a field that was added when descriptions without it had been written already
+
+
+def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
+    """`thing` as dicts, lists, strings and numbers; what is plain data already stays as it is.
+
+    In brief, fields that were added `LATER` are left out where they have their default, so that what was described
+    before is described in the same way.
+    """
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        names = [name for members in registries.values() for name, kind in members.items() if kind is type(thing)]
+        if not names and isinstance(thing, tuple(registries)):
+            raise TypeError(f"cannot write down a {type(thing).__name__}, which is in no registry; register its kind")
+        data = {
+            field.name: to_data(getattr(thing, field.name), registries, brief=brief)
+            for field in dataclasses.fields(thing)
+            if not (brief and field.metadata.get("added_later") and getattr(thing, field.name) == field.default)
+        }
+        return {"kind": names[0], **data} if names else data
+    if isinstance(thing, (tuple, list)):
+        return [to_data(part, registries, brief=brief) for part in thing]
+    if isinstance(thing, dict):
+        return {key: to_data(value, registries, brief=brief) for key, value in thing.items()}
+    if isinstance(thing, Path):
+        return str(thing)
+    if thing is None or isinstance(thing, (str, int, float, bool)):
+        return thing
+    raise TypeError(f"cannot write down a {type(thing).__name__}; use a dataclass whose kind is registered")
+
+
+def from_data(data: Any, kind: Any, registries: Registries, where: str = "") -> Any:
+    """What `to_data` wrote, as a `kind`; errors name the field, its value and what is allowed."""
+    if isinstance(kind, type) and kind in registries:
+        return _member(data, kind, registries, where)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(data, kind, registries, where)  # pyright: ignore[reportArgumentType]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _one_of(data, arguments, registries, where)
+    if origin is Literal:
+        if data not in arguments:
+            raise _wrong(where, data, f"one of {', '.join(map(repr, arguments))}")
+        return data
+    if (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis) or origin is Sequence:
+        if not isinstance(data, (list, tuple)):
+            raise _wrong(where, data, "a list")
+        return tuple(from_data(part, arguments[0], registries, f"{where}[{i}]") for i, part in enumerate(data))
+    if origin is tuple:
+        if not isinstance(data, (list, tuple)) or len(data) != len(arguments):
+            raise _wrong(where, data, f"a list of {len(arguments)}")
+        return tuple(from_data(part, arguments[i], registries, f"{where}[{i}]") for i, part in enumerate(data))
+    return _plain(data, kind, where)
+
+
+def inside(kind: Any, data: Any, name: str, registries: Registries) -> Any:
+    """The annotation of the field `name` of what `data` describes, `kind` being its own annotation."""
+    kind = _without_none(kind)
+    if isinstance(kind, type) and kind in registries:
+        kind = registries[kind][data["kind"]]
+    return _annotations(kind)[name] if dataclasses.is_dataclass(kind) else get_args(kind)[0]
+
+
+def complete(data: Any, kind: Any, registries: Registries, where: str) -> Any:
+    """Data in which every part is written out: a bare name of a kind becomes that kind with its defaults."""
+    parts = _without_none(kind)
+    parts = get_args(parts)[0] if get_origin(parts) is tuple else parts
+    if data is None or not (parts in registries or dataclasses.is_dataclass(parts)):
+        return data
+    return to_data(from_data(data, kind, registries, where), registries)
+
+
+def fingerprint(data: Any) -> str:
+    """Twelve hexadecimal digits that change with the content and with nothing else."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """The end of an error about an unknown name."""
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(sorted(names))}"
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(part for part in get_args(kind) if part is not type(None))
+    return kind
+
+
+def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
+    members = registries[kind]
+    if isinstance(data, str):  # a bare name: all its defaults
+        data = {"kind": data}
+    if not isinstance(data, dict) or "kind" not in data:
+        raise _wrong(where, data, f"the name of one of {', '.join(members)}")
+    if not isinstance(data["kind"], str) or data["kind"] not in members:
+        raise ValueError(f"{where or 'kind'} cannot be {data['kind']!r}; {nearest(str(data['kind']), list(members))}")
+    return _dataclass(data, members[data["kind"]], registries, where)
+
+
+_annotations = functools.cache(typing.get_type_hints)  # which takes longer than everything else here
+
+
+def _dataclass(data: Any, kind: type, registries: Registries, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise _wrong(where, data, f"the fields of {kind.__name__}")
+    annotations = _annotations(kind)
+    if any(members.get(data.get("kind", "")) is kind for members in registries.values()):
+        data = {key: value for key, value in data.items() if key != "kind"}  # the annotation said it already
+    known = [field.name for field in dataclasses.fields(kind)]
+    for name in data:
+        if name not in known:
+            raise ValueError(f"{_join(where, name)} is not a field; {nearest(name, known)}")
+    values = {name: from_data(value, annotations[name], registries, _join(where, name)) for name, value in data.items()}
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _one_of(data: Any, arguments: tuple, registries: Registries, where: str) -> Any:
+    if data is None and type(None) in arguments:
+        return None
+    errors = []
+    for kind in arguments:
+        if kind is not type(None):
+            try:
+                return from_data(data, kind, registries, where)
+            except ValueError as error:
+                errors.append(str(error))
+    raise ValueError(errors[0])
+
+
+def _plain(data: Any, kind: Any, where: str) -> Any:
+    if kind is Any:
+        return data
+    if kind is Path and isinstance(data, str):
+        return Path(data)
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+        raise _wrong(where, data, names.get(kind, kind.__name__))
+    return data
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _wrong(where: str, data: Any, allowed: str) -> ValueError:
+    return ValueError(f"{where or 'the value'} must be {allowed}, got {data!r}")

@@ -1,0 +1,69 @@
+"""Appendix A: Figure 4 again, with other ways to say how close two states are."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from equilibria.reproduction.engine.claims import STRONG, Claim
+from equilibria.reproduction.engine.drawing import caption, figure
+from equilibria.reproduction.engine.figure import Points, Row, Step, Study
+from equilibria.reproduction.figures._prefix_sums import (
+    accuracy_rises,
+    as_points,
+    at_large_budget,
+    averaged,
+    scatter_of_nets,
+)
+from equilibria.reproduction.figures.figure4_correlation import LABELS
+from equilibria.reproduction.nets import WAYS
+from equilibria.reproduction.scales import Scale
+
+KERNELS = {
+    "gaussian": "Gaussian kernel",
+    "laplacian": "Laplacian kernel",
+    "inverse_multiquadric": "inverse multiquadric kernel",
+}
+SHOWN = {**KERNELS, "alignment": "cosine: the AA score"}  # in the paper's places
+
+
+class Kernels(Study):
+    name = "kernels"
+    figure = "Appendix A, alternatives to cosine similarity"
+    title = "Path independence goes with generalisation whichever kernel measures it"
+    setting = (
+        "The prefix-sum nets and the budget of Figure 4; how close the states from two starts are is measured by three "
+        "kernels of the distance at unit length, with eps 5000, and by the cosine."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        return at_large_budget(scale, *WAYS)
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, axes = figure(2, 2, width=4.4, height=3.3)
+        nets = self._nets(rows)
+        for axis, (name, label) in zip(axes.flat, SHOWN.items(), strict=True):
+            scatter_of_nets(axis, nets, LABELS, x=name)
+            axis.set_title(label)
+            axis.set_xlabel("agreement" if name in KERNELS else "AA score")
+        axes[1, 1].legend(fontsize=6, loc="upper left")
+        caption(drawn, "Paper: strongly correlated, regardless of how path independence is quantified.")
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        nets = self._nets(rows)
+        return [
+            accuracy_rises(
+                f"with the {label} too, accuracy rises strongly with path independence",
+                nets,
+                above=STRONG,
+                paper="strongly correlated, regardless of the details",
+                alignment=name,
+            )
+            for name, label in KERNELS.items()
+        ]
+
+    def points(self, rows: Sequence[Row]) -> Points:
+        return Points("Laplacian kernel", "share of right bits", as_points(self._nets(rows), x="laplacian"))
+
+    def _nets(self, rows: Sequence[Row]) -> list[Row]:
+        return averaged(rows, *SHOWN, "partial_score")

@@ -1,0 +1,169 @@
+"""Appendix A: three ways to say how path independent a net is, compared."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import OURS, Claim, judge, mean, rank_correlation
+from equilibria.reproduction.engine.figure import Cells, Row, Step, TableStudy, everything, pick, values
+from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
+from equilibria.reproduction.measures.path_metrics import AdversarialStarts, JacobianNorm, SwappedStarts
+from equilibria.reproduction.nets import string_members
+from equilibria.reproduction.scales import Scale
+
+CATEGORY = "unroll"
+LABELS = {
+    "jacobian": "norm of the Jacobian",
+    "attacked": "adversarial starts",
+    "alignment": "AA: swapped starts",
+}
+PAPER = "paper: dimensionless / coverage / efficient"
+GRADES = {
+    "jacobian": "low / low / low",
+    "attacked": "high / medium / low",
+    "alignment": "high / medium / high",
+}
+EXAMPLES, STEPS, RESTARTS = 6, 64, 1
+TYPICAL = {"jacobian": "median", "attacked": "value", "alignment": "value"}  # a few Jacobians may outweigh all others
+TWICE = 2.0  # the length of the states of a net that answers the same
+BACKWARD = 2  # forward evaluations that one backward evaluation costs, about
+CHEAP = 10.0  # times as cheap as the attack
+UNCHANGED = 0.05  # of the number
+
+
+class Metrics(TableStudy):
+    name = "metrics"
+    figure = "Appendix A, table"
+    title = "AA is cheap and has no units"
+    setting = (
+        "The unrolled prefix-sum nets on a few strings of 32 bits after 64 fixed point iterations: the AA score, the "
+        "same under attack by L-BFGS, and the norm of d FIX / d z0 by Hutchinson's estimate with 8 probes; and what "
+        "becomes of each when the states of a net are twice as long while its answers stay the same. Of the Jacobians "
+        "of a net the median counts. A backward evaluation of the cell counts as two forward ones."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        trial = scale.trial
+        basic = (TRAINED_ON, min(EXAMPLES, trial.strings), min(STEPS, trial.steps))
+        measures = [
+            kind(*basic, size, **options)
+            for kind, options in (
+                (JacobianNorm, {}),
+                (SwappedStarts, {"others": trial.others}),
+                (AdversarialStarts, {"updates": trial.updates, "restarts": RESTARTS}),
+            )
+            for size in (1.0, TWICE)
+            if kind is not AdversarialStarts or size == 1.0  # a cosine like AA, and dear
+        ]
+        return everything(string_members(scale, CATEGORY), *measures)
+
+    def cells(self, rows: Sequence[Row]) -> Cells:
+        header = (
+            "metric",
+            "range over nets",
+            "rank correlation with AA",
+            "evaluations per string",
+            "seconds per net",
+            "states x 2",
+            PAPER,
+        )
+        cells = []
+        for metric, label in LABELS.items():
+            nets = pick(rows, metric=metric, size=1.0)
+            numbers = values(nets, TYPICAL[metric])
+            agreement = "" if metric == "alignment" else _short(_agreement(rows, metric))
+            seconds = np.mean([net["seconds"] for net in nets])
+            cells.append(
+                (
+                    label,
+                    f"{np.nanmin(numbers):.2g} .. {np.nanmax(numbers):.2g}",
+                    agreement,
+                    f"{np.mean(_cost(rows, metric)):,.0f}",
+                    f"{seconds:.2g}",
+                    "" if metric == "attacked" else f"x {np.nanmedian(_resized(rows, metric)):.3g}",
+                    GRADES[metric],
+                )
+            )
+        return Cells(header, cells)
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        dearer = [dear / cheap for dear, cheap in zip(_cost(rows, "attacked"), _cost(rows, "alignment"), strict=True)]
+        local = [dear / cheap for dear, cheap in zip(_cost(rows, "jacobian"), _cost(rows, "alignment"), strict=True)]
+        return [
+            judge(
+                "AA agrees with the attacked AA on which nets are more path independent",
+                _agreement(rows, "attacked"),
+                above=0.0,
+                what="rank correlation {} over nets",
+                paper="consistent",
+            ),
+            judge(
+                "nets of higher AA have smaller Jacobians",
+                _agreement(rows, "jacobian"),
+                below=0.0,
+                what="rank correlation {} over nets",
+                remark=f"{OURS}.",
+            ),
+            judge(
+                f"AA is at least {CHEAP:g} times as cheap as an attack",
+                mean(dearer),
+                above=CHEAP,
+                what="an attack takes {} times the cell evaluations of AA, in the mean over nets",
+                paper="efficient: high against low",
+                remark=f"From {min(dearer):.2g} to {max(dearer):.2g} times: an attack on a path-independent net finds "
+                "nothing to follow and stops at once.",
+            ),
+            judge(
+                "AA is cheaper than the norm of the Jacobian",
+                mean(local),
+                above=1.0,
+                what="the Jacobian takes {} times the cell evaluations of AA",
+                paper="efficient: high against low",
+                remark="This follows from the numbers of probes and of other starts. With Hutchinson's estimate; the "
+                "whole Jacobian takes a pass for each number of a state.",
+            ),
+            judge(
+                "AA is dimensionless: it stays the same when states are twice as long",
+                mean([abs(ratio - 1) for ratio in _resized(rows, "alignment")]),
+                below=UNCHANGED,
+                what="it changes by {} of itself",
+                paper="high",
+                remark="This follows from the definition; measured to make sure of the code.",
+            ),
+            judge(
+                "the norm of the Jacobian is not dimensionless: it changes when states are twice as long",
+                mean([abs(ratio - 1) for ratio in _resized(rows, "jacobian")]),
+                above=UNCHANGED,
+                what="it changes by {} of itself",
+                paper="low",
+                remark="This follows from the definition: start and end both become longer, so that the derivative of "
+                "one by the other stays. It does change where only the end is measured in other units.",
+            ),
+        ]
+
+
+def _of(rows: Sequence[Row], metric: str, size: float = 1.0) -> list[Row]:
+    """The rows of a metric, in the order of the nets' names."""
+    return sorted(pick(rows, metric=metric, size=size), key=lambda row: row["name"])
+
+
+def _agreement(rows: Sequence[Row], metric: str) -> Estimate:
+    return rank_correlation(values(_of(rows, "alignment"), "value"), values(_of(rows, metric), TYPICAL[metric]))
+
+
+def _cost(rows: Sequence[Row], metric: str) -> list[float]:
+    """Cell evaluations per string, of every net."""
+    return [row["forward"] + BACKWARD * row["backward"] for row in _of(rows, metric)]
+
+
+def _resized(rows: Sequence[Row], metric: str) -> list[float]:
+    """The number of every net with longer states, over that of the net as it is."""
+    longer, usual = (values(_of(rows, metric, size), TYPICAL[metric]) for size in (TWICE, 1.0))
+    return [one / other if other else float("nan") for one, other in zip(longer, usual, strict=True)]
+
+
+def _short(estimate: Estimate) -> str:
+    if np.isnan(estimate.low):
+        return "cannot tell"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"

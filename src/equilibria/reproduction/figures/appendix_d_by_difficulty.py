@@ -1,0 +1,92 @@
+"""Appendix D: Figure 4 at each length, with the budget of the training and with a large one."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from equilibria.reproduction.engine.claims import Claim, correlation_gain, difference, judge, mean
+from equilibria.reproduction.engine.drawing import caption
+from equilibria.reproduction.engine.figure import Points, Row, Step, Study, pick
+from equilibria.reproduction.figures._prefix_sums import (
+    LENGTHS,
+    LONGER,
+    accuracy_rises,
+    as_points,
+    at_both_budgets,
+    averaged,
+    both_budgets,
+    grid_of_nets,
+)
+from equilibria.reproduction.figures.figure4_correlation import LABELS
+from equilibria.reproduction.nets import WAYS
+from equilibria.reproduction.scales import Scale
+
+POOR = 0.2  # of whole strings: no more than this is called very poor
+INDEPENDENT = 0.9  # AA with the large budget, from which a net counts as path independent
+LOSS = 0.01  # of the bits: less is no loss
+
+
+class ByDifficulty(Study):
+    name = "by_difficulty"
+    figure = "Appendix D"
+    title = "The correlation at each length, with the training's budget and with a large one"
+    setting = (
+        "The prefix-sum nets of Figure 4 at each length: on the left the solver and the steps of their training, on "
+        "the right 512 Anderson steps."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        return at_both_budgets(scale, *WAYS)
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn = grid_of_nets(rows, LABELS)
+        caption(drawn, "Paper: the correlation is more apparent with a very large budget, and persists at all lengths.")
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        large = [pick(rows, difficulty=length, budget="large") for length in LENGTHS]
+        found = [
+            accuracy_rises(
+                f"with the large budget accuracy rises with path independence at {length} bits",
+                nets,
+                above=0.0,
+                paper="persists for all lengths",
+            )
+            for length, nets in zip(LENGTHS, large, strict=True)
+        ]
+        (aligned, aligned_then), (right, right_then) = (
+            both_budgets(rows, name) for name in ("alignment", "partial_score")
+        )
+        found.append(
+            judge(
+                "the correlation is clearer with the large budget than with that of the training",
+                correlation_gain(aligned, right, aligned_then, right_then),
+                above=0.0,
+                what="the rank correlation over nets, at all lengths together, grows by {}",
+                paper="more apparent",
+            )
+        )
+        found.append(
+            judge(
+                "with the budget of the training all nets do very poorly on strings longer than those of the training",
+                mean(both_budgets(rows, "score", difficulty=LONGER)[1]),
+                below=POOR,
+                what="{} of the strings are right, in the mean over nets",
+                paper="very poorly",
+            )
+        )
+        kept = [i for i, score in enumerate(aligned) if score >= INDEPENDENT]
+        found.append(
+            judge(
+                f"nets that are path independent (AA of at least {INDEPENDENT}) lose nothing with the large budget",
+                difference([right[i] for i in kept], [right_then[i] for i in kept]),
+                above=-LOSS,
+                what="the share of right bits changes by {}",
+                paper="that does not happen",
+            )
+        )
+        return found
+
+    def points(self, rows: Sequence[Row]) -> Points:
+        nets = averaged(pick(rows, budget="large", difficulty=LONGER), "alignment", "partial_score")
+        return Points("AA score, longer strings", "share of right bits", as_points(nets))

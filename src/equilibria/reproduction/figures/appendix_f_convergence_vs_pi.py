@@ -1,0 +1,134 @@
+"""Appendix F: a solve need not converge to be path independent, and right."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from equilibria.core.solution import Status
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
+from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
+from equilibria.reproduction.engine.figure import Row, Step, Study, by
+from equilibria.reproduction.figures._prefix_sums import Instance, at_large_budget, instances, of_the_deepest
+from equilibria.reproduction.scales import Scale
+
+HIGH, LOW = 0.9, 0.5  # AA scores from which, and up to which, they are called so
+ALMOST_ALWAYS = 0.9  # of the examples
+MOSTLY = 0.8
+MANY = 0.1
+SELDOM = 0.2
+
+Test = Callable[[Instance], bool]
+
+
+class ConvergenceVsPathIndependence(Study):
+    name = "convergence_vs_pi"
+    figure = "Appendix F"
+    title = "Convergence is not needed for path independence"
+    setting = (
+        "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after at most 512 Anderson "
+        "steps: the AA score of each, the distance between its last two states, and whether all its bits are right. "
+        "A string has converged when its relative residual is below 1e-4."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        return at_large_budget(scale, "mixed")
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, ((axis,),) = figure(width=6.4, height=4.6)
+        found = instances(rows)
+        top = 2 * max((one.last_step for one in found if math.isfinite(one.last_step)), default=1.0)
+        for name, right, colour, marker in (("right", True, RIGHT, "o"), ("wrong", False, WRONG, "x")):
+            of = [one for one in found if one.right == right]
+            away = [min(one.last_step, top) for one in of]
+            style = {"linewidths": 0} if marker == "o" else {"linewidths": 0.8}
+            scores = probit([one.alignment for one in of])
+            axis.scatter(scores, away, s=9, alpha=0.45, color=colour, marker=marker, label=name, **style)
+        axis.set_yscale("log")
+        probit_axis(axis, "x", "AA score of the string")
+        axis.set_ylabel("distance between the last two states")
+        for x in (LOW, HIGH):
+            axis.axvline(float(probit([x])[0]), color="#bbbbbb", lw=0.8, ls=":")
+        counts = {status: sum(one.status == status for one in found) for status in Status}
+        said = ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items())
+        axis.set_title(f"{len(found)} strings: {said}", fontsize=9)
+        axis.legend(loc="lower left", markerscale=2)
+        caption(drawn, "Paper: there are many samples on which convergence is poor, yet the AA score is high.")
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        def shares(statement: str, among: Test, are: Test, **words: Any) -> Claim:
+            def share(rows: Sequence[Row]) -> Estimate:
+                nets = [[one for one in instances(net) if among(one)] for _, net in by(rows, "net")]
+                return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
+
+            return judge(statement, share(rows), remark=of_the_deepest(rows, share), **words)
+
+        return [
+            shares(
+                "strings that converge almost always have a high AA score",
+                _converged,
+                _high,
+                above=ALMOST_ALWAYS,
+                what=f"{{}} of those that converged have an AA score of at least {HIGH}, over nets",
+                paper="almost always",
+            ),
+            shares(
+                "strings that converge are mostly right",
+                _converged,
+                _right,
+                above=MOSTLY,
+                what="{} of those that converged are right, over nets",
+                paper="good per-instance accuracy",
+            ),
+            shares(
+                "many strings do not converge and have a high AA score all the same",
+                _unsettled,
+                _high,
+                above=MANY,
+                what=f"{{}} of those that did not converge have an AA score of at least {HIGH}, over nets",
+                paper="many samples",
+            ),
+            shares(
+                "convergence is not needed: strings with a high AA score that did not converge are mostly right",
+                lambda one: _unsettled(one) and _high(one),
+                _right,
+                above=MOSTLY,
+                what="{} of these are right, over nets",
+                paper="accuracy remains high",
+            ),
+            shares(
+                "strings with a low AA score are seldom right",
+                lambda one: one.alignment < LOW,
+                _right,
+                below=SELDOM,
+                what=f"{{}} of those with an AA score below {LOW} are right, over nets",
+                paper="low per-instance accuracies",
+            ),
+            shares(
+                "strings with a low AA score almost always diverge",
+                lambda one: one.alignment < LOW,
+                lambda one: one.status == Status.DIVERGED,
+                above=ALMOST_ALWAYS,
+                what=f"{{}} of those with an AA score below {LOW} diverge, over nets",
+                paper="almost always solver divergence",
+            ),
+        ]
+
+
+def _converged(one: Instance) -> bool:
+    return one.status == Status.CONVERGED
+
+
+def _unsettled(one: Instance) -> bool:
+    return not _converged(one)
+
+
+def _high(one: Instance) -> bool:
+    return one.alignment >= HIGH
+
+
+def _right(one: Instance) -> bool:
+    return one.right

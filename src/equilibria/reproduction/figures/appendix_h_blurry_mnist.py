@@ -1,0 +1,52 @@
+"""Appendix H: digits that are blurred more than in training."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from equilibria.reproduction.engine.claims import Claim, judge, share
+from equilibria.reproduction.engine.figure import Row, Step, pick, values
+from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
+from equilibria.reproduction.figures._prefix_sums import averaged
+from equilibria.reproduction.measures.profile import Profile
+from equilibria.reproduction.nets import dense_nets
+from equilibria.reproduction.scales import Scale
+
+PUBLISHED = 1, 5  # per cent: where the paper's errors lie
+
+
+class BlurryDigits(ErrorByAlignment):
+    name = "blurry_mnist"
+    figure = "Appendix H"
+    title = "Blurry MNIST: path independence and error on digits that are more blurred"
+    setting = (
+        "Fully connected nets trained on MNIST digits blurred with sigma 2 to 3.5, tested up to 5.5; error in per cent."
+    )
+    task = "digits"
+    difficulties = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5)
+    harder = (4.0, 4.5, 5.0, 5.5)
+    error = "error (%)"
+
+    def error_of(self, score: float) -> float:
+        return 100 * (1 - score)
+
+    def plan(self, scale: Scale) -> list[Step]:
+        """Also how well each net has learned: digits as blurred as in training, with the steps of the training."""
+        learned = Profile(self.easy, scale.trial.vectors, scale.trial.others, aligned=0)
+        return super().plan(scale) + [Step(member, learned) for member in dense_nets(scale, self.task)]
+
+    def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
+        learned = values(self.with_errors(averaged(pick(rows, budget="training"), "score")), "error")
+        large = pick(rows, budget="large", difficulty=self.easy)
+        after, steps = values(self.with_errors(averaged(large, "score")), "error"), large[0]["steps"]
+        low, high = PUBLISHED
+        return [
+            judge(
+                f"most nets err on {low} to {high} % of the digits that are as blurred as in training",
+                share(sum(low <= error <= high for error in learned), len(learned)),
+                above=0.5,
+                what="{} of nets, after as many steps as in training",
+                paper=f"{low} to {high} %, all nets",
+                remark=f"From {min(learned):.1f} to {max(learned):.1f} %, the median {median(learned):.1f} %; after "
+                f"{steps} steps from {min(after):.1f} to {max(after):.1f} %, the median {median(after):.1f} %.",
+            )
+        ]

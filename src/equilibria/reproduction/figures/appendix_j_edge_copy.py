@@ -1,0 +1,34 @@
+"""Appendix J: copying the edges of graphs that are larger than in training."""
+
+from collections.abc import Sequence
+
+from equilibria.reproduction.engine.claims import Claim, Verdict
+from equilibria.reproduction.engine.figure import Row, values
+from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
+
+
+class EdgeCopying(ErrorByAlignment):
+    name = "edge_copy"
+    figure = "Appendix J"
+    title = "Edge copy: path independence and error on larger graphs"
+    setting = "Graph cells trained on complete graphs of 2 to 10 nodes; squared error per edge, at 10 and at 15 nodes."
+    task = "edges"
+    difficulties = (10, 15)
+    harder = (15,)
+    error = "error per edge"
+    logarithmic = True
+
+    def error_of(self, score: float) -> float:
+        return score
+
+    def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
+        best = min(values(self.nets(rows, hard=True), "error"))
+        return [
+            Claim(
+                "the best net outperforms the energy-based model",
+                Verdict.OPEN,
+                f"best error {best:.3g}; the paper gives no number of that model",
+                paper="outperforms it",
+                value=best,
+            )
+        ]

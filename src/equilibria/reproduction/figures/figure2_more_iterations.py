@@ -1,0 +1,159 @@
+"""Figure 2, right: path independent nets get better with more iterations."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter
+
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import OURS, Claim, difference, in_words, judge, mean, rank_correlation
+from equilibria.reproduction.engine.drawing import caption, figure
+from equilibria.reproduction.engine.figure import Points, Row, Step, Study, by, everything, pick
+from equilibria.reproduction.figures._prefix_sums import at_large_budget, averaged
+from equilibria.reproduction.measures.accuracy_curve import Curve
+from equilibria.reproduction.nets import string_members
+from equilibria.reproduction.scales import Scale
+
+CATEGORY = "unroll"
+LENGTHS = (16, 32, 64, 128)
+EXAMPLES = 128  # of each length, at most
+STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
+HIGH = 0.9  # AA from which a net counts as path independent
+SHADES = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # the rest is too pale for lines
+LOSS = 0.01  # of the bits: less is no fall
+
+
+class Net(NamedTuple):
+    net: str
+    name: str
+    alignment: float
+    trained_at: int
+    at: list[int]
+    right: np.ndarray  # (steps,) the share of right bits
+
+    @property
+    def then(self) -> float:
+        """After as many steps as in training."""
+        return float(np.interp(self.trained_at, self.at, self.right))
+
+    @property
+    def last(self) -> float:
+        return float(self.right[-1])
+
+    @property
+    def fall(self) -> float:
+        """How far it ever falls below what it had before, past its training depth."""
+        past = self.right[np.asarray(self.at) >= self.trained_at]
+        return float((np.maximum.accumulate(past) - past).max()) if len(past) else 0.0
+
+
+class MoreIterations(Study):
+    name = "more_iterations"
+    figure = "Figure 2, right"
+    title = "Path independent nets get better with more iterations"
+    setting = (
+        "Prefix sums: unrolled nets of two depths, with and without weight norm, at three rates; the share of right "
+        "bits after up to 512 fixed point iterations, averaged over 16, 32, 64 and 128 bits; AA as in Figure 4."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        most = max(scale.trial.steps, 2)
+        curve = Curve(LENGTHS, min(EXAMPLES, scale.trial.strings), tuple(step for step in STEPS if step <= most))
+        return [*everything(string_members(scale, CATEGORY), curve), *at_large_budget(scale, CATEGORY)]
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, ((axis,),) = figure(width=6.0, height=4.2)
+        nets = sorted(_nets(rows), key=lambda net: net.alignment)
+        shades, limits = SHADES, Normalize(0, 1)
+        styles = dict(zip(sorted({net.trained_at for net in nets}), ("--", "-"), strict=False))
+        for net in nets:
+            shade, style = shades(limits(net.alignment)), styles.get(net.trained_at, ":")
+            axis.plot(net.at, net.right, color=shade, ls=style, lw=1.4)
+            axis.plot(net.trained_at, net.then, "o", color=shade, ms=4)
+        for depth, style in styles.items():
+            axis.plot([], [], color="#555555", ls=style, marker="o", ms=4, label=f"trained with {depth} steps (dot)")
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(FormatStrFormatter("%d"))
+        axis.set_xlabel("fixed point iterations")
+        axis.set_ylabel("right bits, 16 to 128 bits long")
+        axis.legend(fontsize=7, loc="upper left", handlelength=5)
+        drawn.colorbar(ScalarMappable(limits, shades), ax=axis, label="AA score")
+        caption(drawn, "Paper: path independent nets are better able to make use of additional test-time computation.")
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        nets = _nets(rows)
+        high = [net for net in nets if net.alignment >= HIGH]
+        low = [net for net in nets if net.alignment < HIGH]
+        changes = "the share of right bits changes by {} from the training's steps to the most"
+        return [
+            judge(
+                f"nets of high AA (at least {HIGH}) do not get worse past their training depth",
+                _gain(high),
+                above=-LOSS,
+                what=changes,
+            ),
+            judge(
+                f"nets of high AA (at least {HIGH}) never fall on the way",
+                mean([net.fall for net in high]),
+                below=LOSS,
+                what="the largest fall of the share of right bits is {}, in the mean over nets",
+                paper="monotone",
+            ),
+            judge(
+                f"nets of low AA (below {HIGH}) get worse past their training depth",
+                _gain(low),
+                below=-LOSS,
+                what=changes,
+                paper="falls past the training depth",
+            ),
+            judge(
+                "the more path independent a net, the more it gains from steps beyond its training",
+                _rising(nets),
+                above=0.0,
+                what="rank correlation {} over nets",
+                remark=" ".join(
+                    [f"{OURS}."]
+                    + [
+                        f"Of those trained with {depth} steps alone: {in_words(_rising(group))}."
+                        for depth in sorted({net.trained_at for net in nets})
+                        if len(group := [net for net in nets if net.trained_at == depth]) < len(nets)
+                    ]
+                ),
+            ),
+        ]
+
+    def points(self, rows: Sequence[Row]) -> Points:
+        points = [
+            {"net": net.net, "x": net.alignment, "y": net.last - net.then, "label": net.name} for net in _nets(rows)
+        ]
+        return Points("AA score", "right bits gained past the training depth", points)
+
+
+def _gain(nets: Sequence[Net]) -> Estimate:
+    return difference([net.last for net in nets], [net.then for net in nets])
+
+
+def _rising(nets: Sequence[Net]) -> Estimate:
+    return rank_correlation([net.alignment for net in nets], [net.last - net.then for net in nets])
+
+
+def _nets(rows: Sequence[Row]) -> list[Net]:
+    """Averages over lengths."""
+    aligned = {net["net"]: net["alignment"] for net in averaged(pick(rows, measure="Profile"), "alignment")}
+    return [
+        Net(
+            net,
+            curves[0]["name"],
+            aligned[net],
+            curves[0]["trained_at"],
+            curves[0]["at"],
+            np.mean([curve["partial_scores"] for curve in curves], 0),
+        )
+        for net, curves in by(pick(rows, measure="Curve"), "net")
+    ]

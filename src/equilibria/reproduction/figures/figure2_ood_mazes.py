@@ -1,0 +1,80 @@
+"""Figure 2, left: which nets solve mazes that are larger than those they were trained on."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import Claim, judge, share
+from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure, probit, probit_axis
+from equilibria.reproduction.engine.figure import Row, Step, Study, by, pick, values
+from equilibria.reproduction.figures._mazes import SIZES, TRAINED_ON, at_large_budget
+from equilibria.reproduction.scales import Scale
+
+TIED = ("settled", "unroll, deep, weight norm", "implicit", "progressive")  # weight-tied and injected
+OTHERS = ("feedforward", "feedforward, injected", "no injection")
+HARDER = 25  # the size at which the claims are judged
+UPWARDS, LOST = 0.5, 0.05  # shares of solved mazes that count as generalising, and as not doing so
+
+
+class MazesBySize(Study):
+    name = "ood_mazes"
+    figure = "Figure 2, left"
+    title = "Weight-tied nets that see their input at every step solve larger mazes"
+    setting = (
+        "Nets trained on 9x9 mazes; steps at test 50, 100, 400, 600 and 800 for sizes 9 to 59, as in the paper. A maze "
+        "counts only if every pixel is right."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        return at_large_budget(scale, (*TIED, *OTHERS), *SIZES)
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, ((axis,),) = figure(width=6.0)
+        for i, (category, nets) in enumerate(by(rows, "category")):
+            style = "-" if category in TIED else "--"
+            # Lines of nets that are equally right stand beside each other.
+            places = [SIZES.index(row["difficulty"]) + 0.03 * (i - (len(TIED) + len(OTHERS)) / 2) for row in nets]
+            heights = probit(values(nets, "score"))
+            intervals = [_solved(row) for row in nets]
+            ends = [heights - probit([one.low for one in intervals]), probit([one.high for one in intervals]) - heights]
+            axis.errorbar(
+                places,
+                heights,
+                np.maximum(ends, 0),
+                fmt=style,
+                marker=MARKERS[i],
+                ms=4,
+                elinewidth=0.8,
+                color=COLOURS[i],
+                label=category,
+            )
+        counts = {row["difficulty"]: row["examples"] for row in rows}
+        axis.set_xticks(range(len(SIZES)), [f"{size}x{size}\n{counts[size]} mazes" for size in SIZES])
+        axis.set_xlabel(f"size of the maze (trained on {TRAINED_ON}x{TRAINED_ON})")
+        probit_axis(axis, "y", "solved mazes")
+        axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+        caption(
+            drawn,
+            "Bars: 95 % intervals. Paper: weight-tied, injected nets solve larger mazes, others do not.",
+        )
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        found = []
+        for category in (*TIED, *OTHERS):
+            (row,) = pick(rows, category=category, difficulty=HARDER)
+            solved = _solved(row)
+            what = f"{{}} of {HARDER}x{HARDER} mazes solved"
+            if category in TIED:
+                statement = f"a weight-tied net with injection generalises upwards: {category}"
+                found.append(judge(statement, solved, above=UPWARDS, what=what))
+            else:
+                statement = f"a net without weight tying or without injection does not: {category}"
+                found.append(judge(statement, solved, below=LOST, what=what))
+        return found
+
+
+def _solved(row: Row) -> Estimate:
+    return share(round(row["score"] * row["examples"]), row["examples"])

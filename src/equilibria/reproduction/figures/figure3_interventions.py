@@ -1,0 +1,111 @@
+"""Figure 3, right: what is done to path independence in training is done to generalisation as well."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from equilibria.reproduction.engine.claims import LATE, OURS, Claim, difference, in_words, judge, mean, size_of
+from equilibria.reproduction.engine.drawing import caption, figure, least_squares, probit
+from equilibria.reproduction.engine.figure import Points, Row, Step, Study, pick, values
+from equilibria.reproduction.figures._prefix_sums import (
+    accuracy_rises,
+    as_points,
+    at_large_budget,
+    averaged,
+    depths_of,
+    of_depth,
+    paired,
+    scatter_of_nets,
+)
+from equilibria.reproduction.scales import Scale
+
+BASELINE = "unroll"
+PROMOTING = {"mixed": "mixed initialisation", "random depth": "randomised depth"}
+PENALISING = {"penalty": "alignment penalty"}
+LABELS = {BASELINE: "baseline", **PROMOTING, **PENALISING}
+DRAWN = ("alignment", "partial_score")  # as x and y
+OFF_THE_LINE = 0.25  # normal quantiles of right bits: 10 % of the bits near one half
+MEASURED = {"alignment": "path independence", "partial_score": "generalisation"}
+
+
+class Interventions(Study):
+    name = "interventions"
+    figure = "Figure 3, right"
+    title = "Promoting path independence improves generalisation, and penalising it does the opposite"
+    setting = (
+        "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
+        "steps in place of 6, 32 to 64 in place of 32), and with a penalty on alignment; AA and the share of right "
+        "bits, averaged over 16 to 256 bits, after 512 Anderson steps."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        return at_large_budget(scale, *LABELS)
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, ((axis,),) = figure(width=5.6, height=4.4)
+        scatter_of_nets(axis, self._nets(rows), LABELS)
+        axis.legend(fontsize=7)
+        axis.set_title("prefix sums, 16 to 256 bits")
+        caption(
+            drawn, "Paper: mixed starts and random depths raise both,\nthe penalty lowers both along the same trend."
+        )
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        nets = self._nets(rows)
+        found = [
+            _compared(nets, category, name, raises)
+            for group, raises in ((PROMOTING, True), (PENALISING, False))
+            for category in group
+            for name in MEASURED
+        ]
+        found.append(
+            accuracy_rises(
+                "over baseline and interventions together, accuracy rises strongly with path independence",
+                nets,
+                paper="",
+                remark=f"{OURS} in this form.",
+            )
+        )
+        found.append(_on_the_line(nets))
+        return found
+
+    def points(self, rows: Sequence[Row]) -> Points:
+        return Points("AA score", "share of right bits", as_points(self._nets(rows)))
+
+    def _nets(self, rows: Sequence[Row]) -> list[Row]:
+        return averaged(rows, "alignment", "partial_score")
+
+
+def _compared(nets: Sequence[Row], category: str, name: str, raises: bool) -> Claim:
+    """One number of a category against the same configurations of the baseline."""
+    number = "AA" if name == "alignment" else "the share of right bits"
+    return judge(
+        f"{LABELS[category]} {'raises' if raises else 'lowers'} {MEASURED[name]}",
+        difference(*paired(nets, category, BASELINE, name)),
+        above=0.0 if raises else None,
+        below=None if raises else 0.0,
+        what=f"{number} changes by {{}}, in the mean over pairs of nets",
+        paper="rises" if raises else "falls",
+        remark=" ".join(
+            f"Depth {depth}: {in_words(difference(*paired(of_depth(nets, depth), category, BASELINE, name)))}."
+            for depth in depths_of(nets)
+        ),
+    )
+
+
+def _on_the_line(nets: Sequence[Row]) -> Claim:
+    """Where the penalised nets are, seen from the trend of the baseline, in normal quantiles of right bits."""
+    (x, y), (there, up) = (
+        [probit(values(pick(nets, category=category), name)) for name in DRAWN] for category in (BASELINE, "penalty")
+    )
+    slope, height = least_squares(x.tolist(), y.tolist()) or (math.nan, math.nan)
+    return judge(
+        "the penalised nets lie on the baseline's trend line",
+        size_of(mean((up - slope * there - height).tolist())),
+        below=OFF_THE_LINE,
+        what="they are {} normal quantiles away from it, in the mean",
+        paper="the same trend line",
+        remark=LATE,
+    )

@@ -1,0 +1,154 @@
+"""Figure 5, left, and Appendix G: different solvers end in different cycles and give the same answers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import (
+    NOT_OF_THE_PAPER,
+    Claim,
+    difference,
+    in_words,
+    judge,
+    mean,
+    share,
+    size_of,
+)
+from equilibria.reproduction.engine.drawing import COLOURS, caption, figure
+from equilibria.reproduction.engine.figure import Row, Step, Study, everything, numbers, pick, values
+from equilibria.reproduction.measures.two_solvers import TwoSolvers
+from equilibria.reproduction.nets import maze_members
+from equilibria.reproduction.scales import Scale
+
+SIZES = (9, 13, 25)
+CYCLES = {9: 0.9, 13: 0.49, 25: 1.5}  # the paper's, in per cent of the state's norm
+DIFFERENT = 1e-3  # of the state's norm: closer limits are one
+CONSIDERABLE = 0.05  # share of mazes
+ALIKE = 0.01  # accuracies closer than this are one
+SETTLED, CONTRAST = "settled", "unroll, deep"
+NETS = {SETTLED: "path-independent net", CONTRAST: "a deep unrolled net"}
+NAMES = {"picard": "fixed point iteration", "broyden": "Broyden's method"}
+
+
+class SolverResiduals(Study):
+    name = "solver_residuals"
+    figure = "Figure 5, left, and Appendix G"
+    title = "Different solvers, the same answers, at rest or not"
+    setting = (
+        "Two maze nets: the one that is most path independent, and a deep unrolled one for contrast. Relative "
+        "residuals of both solvers over 200 steps, none stopped early; means over 9x9 mazes in several runs, and "
+        "single mazes of 9x9, 13x13 and 25x25."
+    )
+
+    def plan(self, scale: Scale) -> list[Step]:
+        trial = scale.trial
+        runs = TwoSolvers(SIZES[0], trial.solver_examples, trial.solver_runs, trial.solver_steps)
+        harder = [TwoSolvers(size, max(2, trial.solver_examples // 4), 1, trial.solver_steps) for size in SIZES[1:]]
+        return everything(maze_members(scale, *NETS), runs, *harder)
+
+    def draw(self, rows: Sequence[Row]) -> Figure:
+        drawn, axes = figure(1 + len(SIZES), len(NETS), width=3.4, height=3.0)
+        for row_of_axes, (category, label) in zip(axes, NETS.items(), strict=True):
+            _draw_net(row_of_axes, pick(rows, category=category), label)
+        for axis in axes[-1]:
+            axis.set_xlabel("step")
+        caption(drawn, "Dotted: Broyden's method. Paper: both converge to different limit cycles, and both are right.")
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        return [*_of_the_paper(pick(rows, category=SETTLED)), _of_the_contrast(pick(rows, category=CONTRAST))]
+
+
+def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
+    left, *others = axes
+    for (name, solver), colour in zip(NAMES.items(), COLOURS, strict=False):
+        runs = np.array([numbers(row[f"{name}_residuals"]) for row in pick(rows, difficulty=SIZES[0])])
+        steps = np.arange(1, runs.shape[1] + 1)
+        left.semilogy(steps, runs.mean(0), color=colour, label=solver)
+        left.fill_between(steps, runs.min(0), runs.max(0), color=colour, alpha=0.2, lw=0)
+    left.set_title(f"{SIZES[0]}x{SIZES[0]}\nmean and range of runs", fontsize=8)
+    left.set_ylabel(f"{label}\nrelative residual")
+    left.legend(fontsize=7)
+    for axis, size in zip(others, SIZES, strict=True):
+        (first,) = pick(rows, difficulty=size, run=0)
+        for name, style in zip(NAMES, ("-", ":"), strict=True):
+            for i, trace in enumerate(first[f"{name}_traces"]):
+                axis.semilogy(range(1, len(trace) + 1), numbers(trace), style, color=COLOURS[i], lw=0.9)
+        apart = "infinitely" if first["apart"] is None else f"{first['apart']:.1g} of a state"
+        axis.set_title(f"single mazes, {size}x{size}\nlimits {apart} apart", fontsize=8)
+
+
+def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
+    runs = pick(rows, difficulty=SIZES[0])
+    found = [
+        judge(
+            "both solvers are as accurate",
+            _between_solvers(rows),
+            below=ALIKE,
+            what="accuracies differ by {}",
+            paper="99.98 and 99.97 %",
+            remark=_accuracies(rows),
+        ),
+        judge(
+            "the solvers end in different limits",
+            mean(values(runs, "apart")),
+            above=DIFFERENT,
+            what="their limits at 9x9 are {} of the state's norm apart, median of mazes, in the mean over runs",
+            paper="different limit cycles",
+        ),
+        *(
+            judge(
+                f"fixed point iteration does not come to rest on a considerable share of {size}x{size} mazes",
+                _moving(pick(rows, difficulty=size)),
+                above=CONSIDERABLE,
+                what="{} of mazes still move after all steps",
+                paper="a considerable number",
+            )
+            for size in SIZES
+        ),
+    ]
+    for size, paper in CYCLES.items():
+        sizes = [length for row in pick(rows, difficulty=size) for length in row["cycle_sizes"]]
+        found.append(
+            judge(
+                f"what still moves at {size}x{size} moves little: cycles are local",
+                mean(sizes),
+                below=0.05,
+                what="steps of {} of the state's norm",
+                paper=f"{paper} %",
+            )
+        )
+    return found
+
+
+def _of_the_contrast(rows: Sequence[Row]) -> Claim:
+    """What a net does that goes round in cycles and is not path independent."""
+    runs = pick(rows, difficulty=SIZES[0])
+    strides = mean([length for row in runs for length in row["cycle_sizes"]])
+    return judge(
+        f"where a net is not path independent, the solvers' answers differ: {NETS[CONTRAST]}",
+        _between_solvers(rows),
+        above=ALIKE,
+        what="accuracies differ by {}",
+        remark=f"{NOT_OF_THE_PAPER} {_accuracies(rows)} At 9x9 {_moving(runs).value:.0%} of mazes still move after all "
+        f"steps, in strides of {in_words(strides)} of the state's norm.",
+    )
+
+
+def _between_solvers(rows: Sequence[Row]) -> Estimate:
+    runs = pick(rows, difficulty=SIZES[0])
+    return size_of(difference(values(runs, "picard_score"), values(runs, "broyden_score")))
+
+
+def _accuracies(rows: Sequence[Row]) -> str:
+    def mean_of(size: int, solver: str) -> float:
+        return float(np.mean(values(pick(rows, difficulty=size), f"{solver}_score")))
+
+    pairs = ((size, *(mean_of(size, solver) for solver in NAMES)) for size in SIZES)
+    return " ".join(f"{size}x{size}: {plain:.1%} and {broyden:.1%}." for size, plain, broyden in pairs)
+
+
+def _moving(rows: Sequence[Row]) -> Estimate:
+    return share(sum(row["moving"] for row in rows), sum(row["examples"] for row in rows))

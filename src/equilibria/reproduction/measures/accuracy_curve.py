@@ -1,0 +1,59 @@
+"""How right a net is after each number of steps."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from equilibria.core.budget import Budget, Keep
+from equilibria.model import EquilibriumModel
+from equilibria.reproduction.engine.figure import Measure, Row
+from equilibria.reproduction.measures.profile import (
+    SolverName,
+    instances,
+    rounded,
+    solver_of,
+    split,
+    training_depth,
+)
+from equilibria.tasks import Batch
+from equilibria.training import Recipe
+
+
+@dataclass(frozen=True)
+class Curve(Measure):
+    """The score and the partial score after each of `steps`, at several difficulties, of one solve each."""
+
+    difficulties: tuple[int | float, ...]
+    examples: int
+    steps: tuple[int, ...]
+    solver: SolverName = "picard"
+
+    def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
+        solver, task = solver_of(self.solver, recipe), recipe.task
+        found = []
+        for difficulty in self.difficulties:
+            parts = []  # of (steps, examples, 2)
+            for part in split(instances(task, difficulty, self.examples)):
+
+                def scores(z: Tensor, part: Batch = part) -> Tensor:
+                    answer = model.readout(z)
+                    return torch.stack([task.score(answer, part), task.partial_score(answer, part)], 1)
+
+                # Nothing stops early, so that each state is the one after so many steps.
+                budget = Budget(max(self.steps))
+                keep = Keep(self.steps, scores)
+                solution = model.equilibrium(part.x, solver=solver, budget=budget, keep=keep, trace=False)
+                parts.append(torch.stack([solution.kept[step] for step in self.steps]))
+            score, partial = torch.cat(parts, 1).double().mean(1).T  # (steps,) each
+            found.append(
+                {
+                    "difficulty": difficulty,
+                    "examples": self.examples,
+                    "trained_at": training_depth(recipe),
+                    "at": list(self.steps),
+                    "scores": rounded(score),
+                    "partial_scores": rounded(partial),
+                }
+            )
+        return found

@@ -1,0 +1,215 @@
+"""The training loop's body: one step at a time, with everything that a later step depends on in `tensors()`."""
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from equilibria.core.budget import Budget
+from equilibria.gradients import Backprop
+from equilibria.model import EquilibriumModel
+from equilibria.solvers import Picard
+from equilibria.tasks import Batch
+from equilibria.training.extras import Situation
+from equilibria.training.machine import Machine
+from equilibria.training.recipe import Optim, Recipe
+from equilibria.training.team import Team
+
+PATIENCE = 20  # steps in a row without a finite loss before giving up
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss stopped being finite, and stayed so."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one step did."""
+
+    step: int  # steps taken so far, this one included
+    loss: float
+    lr: float
+    depth: int  # the budget of the solve
+    gradient_norm: float  # before clipping
+    evaluations: int  # of the cell on one example, forward, of all solves of this step
+
+
+def learning_rate(optim: Optim, step: int) -> float:
+    """The rate of the step after `step` others."""
+    warm = min(1.0, (step + 1) / optim.warmup) if optim.warmup else 1.0
+    done = step / optim.steps
+    if optim.schedule == "cosine":
+        return optim.lr * warm * 0.5 * (1 + math.cos(math.pi * done))
+    if optim.schedule == "steps":
+        return optim.lr * warm * optim.drop ** sum(done >= drop for drop in optim.drops)
+    return optim.lr * warm
+
+
+def scheduled_rate(recipe: Recipe, step: int) -> float:
+    """The same, of a training that may begin with another one."""
+    first, optim = recipe.pretraining, recipe.optim
+    if first is None or first.lr is None:
+        return learning_rate(optim, step)
+    if step < first.steps:
+        return learning_rate(replace(optim, lr=first.lr, steps=first.steps), step)
+    return learning_rate(replace(optim, steps=optim.steps - first.steps), step - first.steps)
+
+
+class Trainer:
+    """A net in training. `step()` until `done`; `tensors()` and `restore()` stop and go on, bit by bit the same."""
+
+    def __init__(self, recipe: Recipe, team: Team = Team(), machine: Machine = Machine()) -> None:
+        team.check(recipe.optim.batch)
+        self.recipe, self.team, self.machine = recipe, team, machine
+        model = recipe.build()
+        self.averaged = copy.deepcopy(model).to(machine.where) if recipe.optim.averaging else model
+        self.model = machine.takes(model)
+        self._best: dict[str, Tensor] = {}
+        self._best_score = -math.inf
+        self.step_count = 0
+        self._bad = 0
+        optim = recipe.optim
+        self._optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=optim.lr, weight_decay=optim.weight_decay, fused=True
+        )
+        self._rng = torch.Generator().manual_seed(recipe.seed)
+        self._pool = self._drawn_pool()
+
+    @property
+    def done(self) -> bool:
+        return self.step_count >= self.recipe.optim.steps
+
+    def step(self) -> Progress:
+        """Draw a batch, a start and a depth; solve; descend."""
+        recipe, model = self.recipe, self.model
+        for group in self._optimizer.param_groups:
+            group["lr"] = scheduled_rate(recipe, self.step_count)
+        whole = self._batch().to(self.machine.where)
+        pretraining = recipe.pretraining if recipe.pretraining and self.step_count < recipe.pretraining.steps else None
+        solver, gradient = (Picard(), Backprop(pretraining.last)) if pretraining else (recipe.solver, recipe.gradient)
+        depth = (pretraining or recipe).depth.draw(self._rng)
+        budget = Budget(depth, tol=0.0 if pretraining else recipe.tol)
+        z0 = self.team.share(recipe.start.draw(model.init(*model.inject(whole.x)), self._rng))
+        batch = whole._replace(x=self.team.share(whole.x), y=self.team.share(whole.y))
+        disturbed = self._disturbed_cell(depth) if pretraining or recipe.unrolled else nullcontext()
+        with self.machine.arithmetic(), disturbed:
+            output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
+            loss = recipe.task.loss(output.prediction, batch)
+            solves = [output.solution.steps]
+            now = Situation(
+                recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng, solves, self.team
+            )
+            for extra in recipe.extras:
+                loss = extra.change(loss, now)
+        self._optimizer.zero_grad()
+        loss.backward()
+        self.team.average_gradients(model)
+        loss = self.team.mean(loss)
+        norm = clip_grad_norm_(model.parameters(), recipe.optim.clip or math.inf)
+        self._descend(loss, norm)
+        self.step_count += 1
+        rate, spent = self._optimizer.param_groups[0]["lr"], self.team.size * sum(int(steps.sum()) for steps in solves)
+        return Progress(self.step_count, loss.item(), rate, depth, norm.item(), spent)
+
+    @contextmanager
+    def _disturbed_cell(self, steps: int) -> Iterator[None]:
+        """Inside, the model's cell is what the extras make of it."""
+        cell = disturbed = self.model.cell
+        for extra in self.recipe.extras:
+            disturbed = extra.disturb(disturbed, steps, self._rng, self.team)
+        self.model.cell = disturbed
+        try:
+            yield
+        finally:
+            self.model.cell = cell
+
+    def consider(self, score: float) -> None:
+        """Remember the present weights if none had a better score; of equals, the latest."""
+        first = self.recipe.pretraining
+        if first and self.step_count <= first.steps:
+            return
+        if self.recipe.select == "best" and score >= self._best_score:
+            self._best_score = score
+            self._best = {name: value.clone() for name, value in self.averaged.state_dict().items()}
+
+    def trained(self) -> EquilibriumModel:
+        """The net that the recipe asks for: averaged or not, the last or the best."""
+        model = copy.deepcopy(self.averaged)
+        if self._best:
+            model.load_state_dict(self._best)
+        return model.eval()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the future depends on."""
+        state = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        if self.averaged is not self.model:
+            state |= {f"averaged.{name}": value for name, value in self.averaged.state_dict().items()}
+        state |= {f"best.{name}": value for name, value in self._best.items()}
+        for i, parameter in enumerate(self.model.parameters()):
+            state |= {f"optimizer.{i}.{name}": value for name, value in self._optimizer.state[parameter].items()}
+        counts = torch.tensor([self.step_count, self._bad], dtype=torch.int64)
+        score = torch.tensor(self._best_score, dtype=torch.float64)
+        return state | {"counts": counts, "best_score": score, "rng": self._rng.get_state()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from where `tensors()` was called."""
+
+        def under(prefix: str) -> dict[str, Tensor]:
+            return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+
+        self.model.load_state_dict(under("model."))
+        if self.averaged is not self.model:
+            self.averaged.load_state_dict(under("averaged."))
+        self._best = under("best.")
+        for i, parameter in enumerate(self.model.parameters()):
+            state = under(f"optimizer.{i}.")
+            # The fused optimiser walks through memory, so its state must lie there as the parameter does.
+            self._optimizer.state[parameter] = {
+                name: torch.empty_like(parameter if value.ndim else value, device=parameter.device).copy_(value)
+                for name, value in state.items()
+            }
+        self.step_count, self._bad = tensors["counts"].tolist()
+        self._best_score = tensors["best_score"].item()
+        self._rng.set_state(tensors["rng"])
+
+    def _descend(self, loss: Tensor, norm: Tensor) -> None:
+        """One step of the optimiser; a loss or gradient that is not finite changes nothing."""
+        if not (loss.isfinite() and norm.isfinite()):
+            self._bad += 1
+            if self._bad >= PATIENCE:
+                raise TrainingDiverged(
+                    f"no finite loss in {PATIENCE} steps up to step {self.step_count + 1}; lower optim.lr or the "
+                    "depth, or give the net a norm"
+                )
+            return
+        self._bad = 0
+        self._optimizer.step()
+        if self.averaged is not self.model:
+            # Early averages forget quickly, or the untrained weights would stay in them for long.
+            decay = min(self.recipe.optim.averaging, (1 + self.step_count) / (10 + self.step_count))
+            with torch.no_grad():
+                for mean, new in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
+                    mean.lerp_(new, 1 - decay)
+
+    def _batch(self) -> Batch:
+        size, task = self.recipe.optim.batch, self.recipe.task
+        choices = task.train_difficulties
+        choice = int(torch.randint(0, len(choices), (), generator=self._rng)) if len(choices) > 1 else 0
+        if not self._pool:
+            return task.sample(size, choices[choice], self._rng)
+        pool = self._pool[choice]
+        rows = torch.randint(0, len(pool.x), (size,), generator=self._rng)
+        return Batch(pool.x[rows], pool.y[rows], pool.difficulty)
+
+    def _drawn_pool(self) -> list[Batch]:
+        """The fixed instances, shared out evenly over the difficulties; a resumed training draws the same again."""
+        difficulties = self.recipe.task.train_difficulties
+        if not self.recipe.pool:
+            return []
+        each = math.ceil(self.recipe.pool / len(difficulties))
+        return [self.recipe.task.sample(each, difficulty, self._rng) for difficulty in difficulties]
