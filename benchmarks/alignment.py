@@ -24,7 +24,7 @@ from equilibria.training import Run
 NETS = Path(__file__).parent.parent / "results/prefix_sum/fast"
 SOLVERS: dict[str, Solver] = {"Picard": Picard(), "Anderson": Anderson()}
 LOOP, UNCOMPACTED = "the loop", "11 solves without compaction"
-STRINGS, BITS, OTHERS, STEPS = 300, 64, 10, 512
+STRINGS, BITS, RESTARTS, STEPS = 300, 64, 10, 512
 BUDGET = Budget(STEPS, tol=1e-4, halt_on_cycle=True)
 
 
@@ -33,7 +33,7 @@ def one_by_one(model: EquilibriumModel, x: torch.Tensor, solved: Callable[..., t
     with torch.no_grad():
         u = model.encoder(x)
         usual = solved(model.init(u), u)
-        partners = derangements(len(x), OTHERS, torch.Generator().manual_seed(0))
+        partners = derangements(len(x), RESTARTS, torch.Generator().manual_seed(0))
         found = [cosine_similarity(usual.flatten(1), solved(usual[partner], u).flatten(1)) for partner in partners]
     return torch.stack(found).mean(0)
 
@@ -60,7 +60,7 @@ def uncompacted(model: EquilibriumModel, x: torch.Tensor, solver: Solver) -> tor
 
 def ours(model: EquilibriumModel, x: torch.Tensor, solver: Solver) -> Alignment:
     rng = torch.Generator().manual_seed(0)
-    return alignment_score(model, x, others=OTHERS, solver=solver, budget=BUDGET, rng=rng)
+    return alignment_score(model, x, restarts=RESTARTS, solver=solver, budget=BUDGET, rng=rng)
 
 
 def of_one_net(folder: Path, rounds: int, gains: dict[str, list[float]]):

@@ -1,9 +1,9 @@
-"""Which doubt tells wrong answers from right ones? Prefix sums of many lengths, with too few steps for the longest.
+"""Which uncertainty separates wrong from right answers? Prefix sums of many lengths, too few steps for the longest.
 
     python benchmarks/trust.py [--run FOLDER] [--steps 100] [--examples 60] [--json FILE]
 
-All doubts see the same answers. `all lengths` mixes easy and hopeless ones; `border` keeps only the lengths at which
-the net is right now and then, so that the length does not give the answer away. The last lines calibrate a threshold
+All uncertainties rank the same answers. `all lengths` mixes easy and hopeless ones; `border` keeps only the lengths
+at which the net is sometimes right, so that the length does not give the answer away. The last lines calibrate a threshold
 on one half of the answers, for at most so many errors among those accepted, and count on the other. One thread.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 import equilibria
 from equilibria import Budget, EquilibriumModel, Output
-from equilibria.diagnostics import DOUBTS, aurc, auroc, threshold_for_accepted_error
+from equilibria.diagnostics import UNCERTAINTIES, aurc, auroc, threshold_for_accepted_error
 from equilibria.tasks import PrefixSum
 
 RUN = Path(__file__).parents[1] / "results" / "prefix_sum" / "fast" / "seed-1"
@@ -34,13 +34,15 @@ class Line:
 
 
 def answers(model: EquilibriumModel, length: int, *, examples: int, budget: Budget) -> dict[str, Tensor]:
-    """`wrong` and every doubt, (examples,) each."""
+    """`wrong` and every uncertainty, (examples,) each."""
     batch = PrefixSum().sample(examples, length, torch.Generator().manual_seed(length))
     solution = model.equilibrium(batch.x, budget=budget, trace=False)
     with torch.no_grad():
         output = Output(model.readout(solution.z), solution)
-    doubts = {name: doubt()(model, batch.x, output, budget=budget) for name, doubt in DOUBTS.items()}
-    return {"wrong": 1 - PrefixSum().score(output.prediction, batch), **doubts}
+    uncertainties = {
+        name: uncertainty()(model, batch.x, output, budget=budget) for name, uncertainty in UNCERTAINTIES.items()
+    }
+    return {"wrong": 1 - PrefixSum().score(output.prediction, batch), **uncertainties}
 
 
 def lines(parts: dict[int, dict[str, Tensor]]):
@@ -50,17 +52,17 @@ def lines(parts: dict[int, dict[str, Tensor]]):
     for mix, some in (("all lengths", parts), ("border", border)):
         if not some:
             continue
-        joined = {name: torch.cat([part[name] for part in some.values()]) for name in ("wrong", *DOUBTS)}
+        joined = {name: torch.cat([part[name] for part in some.values()]) for name in ("wrong", *UNCERTAINTIES)}
         yield Line(f"{mix}: answers", len(joined["wrong"]))
         yield Line(f"{mix}: wrong", joined["wrong"].mean().item())
-        for name in DOUBTS:
+        for name in UNCERTAINTIES:
             found = auroc(joined[name], joined["wrong"], rng=torch.Generator().manual_seed(0))
             yield Line(f"{mix}: AUROC of {name}", found.value, found.low, found.high)
             yield Line(f"{mix}: AURC of {name}", aurc(joined[name], joined["wrong"]))
         calibration = torch.randperm(len(joined["wrong"]), generator=torch.Generator().manual_seed(1)) % 2 == 0
-        for name in DOUBTS:
+        for name in UNCERTAINTIES:
             known, new = joined[name][calibration], joined[name][~calibration]
-            limit = threshold_for_accepted_error(known, joined["wrong"][calibration], rate=RATE).doubt
+            limit = threshold_for_accepted_error(known, joined["wrong"][calibration], rate=RATE).uncertainty
             accepted = new <= limit
             yield Line(f"{mix}: accepted by {name}", accepted.double().mean().item())
             yield Line(f"{mix}: wrong among these", joined["wrong"][~calibration][accepted].mean().item())

@@ -23,7 +23,7 @@ def watch(step: Step) -> None:
 
 
 budget = Budget(3000, tol=1e-12, halt_on_cycle=True)
-solution = solve(logistic, z0, rate, solver=Picard(), budget=budget, callback=watch)
+solution = solve(logistic, z0, rate, solver=Picard(), budget=budget, on_step=watch)
 for i in range(len(rate)):
     status, period = Status(int(solution.status[i])), int(solution.period[i])
     print(f"rate {rate[i].item():.3f}: {status.name:9} period {period:2}, {int(solution.steps[i]):4} evaluations")

@@ -67,7 +67,7 @@ def exhausted_returns_the_last_iterate(solver: Solver) -> None:
     seen = {}
     solution = solve(f, torch.zeros_like(u), u, solver=solver, budget=Budget(7), keep=range(8))
     longer = solve(
-        f, torch.zeros_like(u), u, solver=solver, budget=Budget(8), callback=lambda s: seen.update({s.number: s.z})
+        f, torch.zeros_like(u), u, solver=solver, budget=Budget(8), on_step=lambda s: seen.update({s.number: s.z})
     )
     torch.testing.assert_close(solution.z, seen[8], rtol=0, atol=1e-14)
     torch.testing.assert_close(solution.kept[7], solution.z, rtol=0, atol=0)

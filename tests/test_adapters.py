@@ -124,7 +124,7 @@ def test_a_copy_does_not_share_its_weights(model, x):
 
 def test_alignment_takes_them_as_they_are():
     loop = Loop()
-    alignment = alignment_score(loop, inputs(6, 4), others=3, budget=BUDGET, rng=rng())
+    alignment = alignment_score(loop, inputs(6, 4), restarts=3, budget=BUDGET, rng=rng())
     torch.testing.assert_close(alignment.score, torch.ones(6), rtol=0, atol=1e-5)
 
 
@@ -200,7 +200,7 @@ def test_a_torchdeq_model_finds_what_torchdeq_finds():
     torch.testing.assert_close(model.readout(solution.z), expected, rtol=0, atol=1e-4)
     with torch.no_grad():
         torch.testing.assert_close(module(x), expected, rtol=0, atol=0)  # torchdeq solves again afterwards
-    assert alignment_score(model, x, others=4, budget=BUDGET, rng=rng()).score.min() > 0.9999
+    assert alignment_score(model, x, restarts=4, budget=BUDGET, rng=rng()).score.min() > 0.9999
 
 
 def test_a_torchdeq_model_encodes_once_per_input():

@@ -98,8 +98,8 @@ def test_the_other_basin_is_found():
     # The guesses lie in the usual basin, so that only the optimisation can leave it.
     guesses = [x * (0.02 + 0.05 * torch.rand(5, 3, generator=rng(1), dtype=torch.float64))]
     model = of(both_basins, lambda u: u)
-    before = attack(model, x, budget=Budget(60), restarts=guesses, updates=0, rng=rng())
-    after = attack(model, x, budget=Budget(60), restarts=guesses, through=4, rng=rng())
+    before = attack(model, x, budget=Budget(60), guesses=guesses, updates=0, rng=rng())
+    after = attack(model, x, budget=Budget(60), guesses=guesses, through=4, rng=rng())
     assert (before.cosine > 0.999).all()
     assert (after.cosine < -0.3).all(), "at least two of three coordinates have changed sides"
     again = model.equilibrium(x, after.start, budget=Budget(60)).z
@@ -110,7 +110,7 @@ def test_the_other_basin_is_found():
 def test_a_ball_around_the_usual_start(radius):
     """The basins meet at 0, at distance sqrt(3) / 2 of the usual start."""
     x = torch.full((4, 3), 0.5, dtype=torch.float64)
-    found = attack(of(both_basins, lambda u: u), x, budget=Budget(60), through=4, radius=radius, restarts=4, rng=rng())
+    found = attack(of(both_basins, lambda u: u), x, budget=Budget(60), through=4, radius=radius, guesses=4, rng=rng())
     assert ((found.start - x).norm(dim=1) <= radius).all()
     assert (found.cosine < 0.5).all() if radius > 1 else (found.cosine > 0.999).all()
 
@@ -119,10 +119,10 @@ def test_examples_do_not_see_each_other():
     x = torch.rand(6, 3, generator=rng(), dtype=torch.float64) - 0.5
     guesses = [torch.randn(6, 3, generator=rng(seed), dtype=torch.float64) for seed in (1, 2)]
     model = of(both_basins, lambda u: u)
-    together = attack(model, x, budget=Budget(30), restarts=guesses, through=5, rng=rng())
+    together = attack(model, x, budget=Budget(30), guesses=guesses, through=5, rng=rng())
     for row in range(6):
         one = slice(row, row + 1)
-        alone = attack(model, x[one], budget=Budget(30), restarts=[g[one] for g in guesses], through=5, rng=rng())
+        alone = attack(model, x[one], budget=Budget(30), guesses=[g[one] for g in guesses], through=5, rng=rng())
         torch.testing.assert_close(alone.start[0], together.start[row])
         torch.testing.assert_close(alone.cosine[0], together.cosine[row])
 
@@ -131,11 +131,11 @@ def test_starts_that_lead_to_infinity_are_counted():
     """z^2 has a fixed point at 0 and explodes beyond 1."""
     x = torch.full((3, 2), 0.5)
     guesses = [torch.full((3, 2), 2.0), torch.full((3, 2), 0.5)]
-    found = attack(of(lambda z, u: z * z + u * 0.1), x, budget=Budget(60), restarts=guesses, updates=0, rng=rng())
+    found = attack(of(lambda z, u: z * z + u * 0.1), x, budget=Budget(60), guesses=guesses, updates=0, rng=rng())
     assert (found.diverged == 2).all(), "the first guess, before and after no optimisation"
     torch.testing.assert_close(found.cosine, torch.ones(3))
     assert found.tried == 4
-    lost = attack(of(lambda z, u: 3 * z + u), x, budget=Budget(300), restarts=1, rng=rng())
+    lost = attack(of(lambda z, u: 3 * z + u), x, budget=Budget(300), guesses=1, rng=rng())
     assert lost.cosine.isnan().all()
     assert math.isnan(lost.alignment)
 
@@ -164,7 +164,7 @@ def test_scores_before_and_under_attack():
     batch = task.sample(4, 8, rng())
     right = task.perfect(batch)
     answer = EquilibriumModel(nn.Identity(), lambda z, u: z, nn.Identity(), init=lambda u: right)
-    found = attack(answer, batch.x, budget=Budget(2), restarts=[-right], updates=0, rng=rng())
+    found = attack(answer, batch.x, budget=Budget(2), guesses=[-right], updates=0, rng=rng())
     scores = found.scores(answer, task, batch)
     assert scores.usual.tolist() == [1, 1, 1, 1]
     assert scores.attacked.tolist() == [0, 0, 0, 0]
@@ -178,7 +178,7 @@ def test_an_attack_that_leads_to_infinity_leaves_no_answer():
     batch = task.sample(4, 8, rng())
     right = task.perfect(batch)
     grows = EquilibriumModel(nn.Identity(), lambda z, u: 1e30 * z, lambda z: z + right, init=lambda u: 0 * right)
-    found = attack(grows, batch.x, budget=Budget(8), restarts=[torch.ones_like(right)], updates=0, rng=rng())
+    found = attack(grows, batch.x, budget=Budget(8), guesses=[torch.ones_like(right)], updates=0, rng=rng())
     assert found.diverged.tolist() == [found.tried] * 4
     scores = found.scores(grows, task, batch)
     assert scores.usual.tolist() == [1, 1, 1, 1]
@@ -188,8 +188,8 @@ def test_an_attack_that_leads_to_infinity_leaves_no_answer():
 def test_what_searching_adds_to_the_first_guesses_is_told():
     x = 0.5 + torch.rand(6, 3, generator=rng())
     model = of(both_basins, lambda u: u)
-    before = attack(model, x, budget=Budget(30), restarts=1, updates=0, rng=rng())
-    after = attack(model, x, budget=Budget(30), restarts=1, updates=20, through=4, rng=rng())
+    before = attack(model, x, budget=Budget(30), guesses=1, updates=0, rng=rng())
+    after = attack(model, x, budget=Budget(30), guesses=1, updates=20, through=4, rng=rng())
     assert torch.equal(before.guessed, before.cosine)
     assert torch.equal(after.guessed, before.cosine)
     assert bool((after.cosine <= after.guessed).all())
@@ -206,11 +206,11 @@ def test_a_map_that_does_not_look_at_its_state_can_be_attacked(solver):
     [
         ({"radius": 0.0}, "radius must be > 0"),
         ({"radius": math.inf}, "leave it out"),
-        ({"restarts": 0}, "restarts must be a whole number >= 1"),
+        ({"guesses": 0}, "guesses must be a whole number >= 1"),
         ({"updates": -1}, "updates must be a whole number >= 0"),
         ({"through": 0}, "leave it out to unroll the whole budget"),
-        ({"restarts": []}, "give at least one"),
-        ({"restarts": [torch.zeros(3, 5)]}, r"a first guess is \(3, 5\) and the state \(2, 3\)"),
+        ({"guesses": []}, "give at least one"),
+        ({"guesses": [torch.zeros(3, 5)]}, r"a first guess is \(3, 5\) and the state \(2, 3\)"),
     ],
 )
 def test_misuse(wrong, message):
@@ -220,11 +220,11 @@ def test_misuse(wrong, message):
 
 def test_half_precision():
     x = torch.tensor([[0.5, -0.25], [0.25, 0.5]], dtype=torch.bfloat16)
-    found = attack(of(both_basins, lambda u: u), x, budget=Budget(30), restarts=[x / 32], through=4, rng=rng())
+    found = attack(of(both_basins, lambda u: u), x, budget=Budget(30), guesses=[x / 32], through=4, rng=rng())
     assert found.start.dtype == torch.bfloat16
     assert (found.cosine < 0.1).all()
 
 
 def test_limits_of_zero_are_the_same():
-    found = attack(of(lambda z, u: 0 * z), torch.ones(2, 3), budget=Budget(3), restarts=1, updates=1, rng=rng())
+    found = attack(of(lambda z, u: 0 * z), torch.ones(2, 3), budget=Budget(3), guesses=1, updates=1, rng=rng())
     assert found.cosine.tolist() == [1, 1]

@@ -36,7 +36,7 @@ def test_more_partners_than_there_are():
 def test_a_contraction_is_aligned_and_its_starts_do_not_matter():
     problem = affine(batch=12, n=8)
     model = EquilibriumModel(nn.Identity(), problem, nn.Identity())
-    alignment = alignment_score(model, problem.u, others=5, budget=Budget(200, tol=1e-12), rng=rng())
+    alignment = alignment_score(model, problem.u, restarts=5, budget=Budget(200, tol=1e-12), rng=rng())
     torch.testing.assert_close(alignment.score, torch.ones(12), rtol=0, atol=1e-6)
     assert not alignment.diverged.any()
 
@@ -45,7 +45,7 @@ def test_a_map_that_never_forgets_keeps_the_other_ones_direction():
     """z' = z: every example keeps the state that it is given, so AA is the mean cosine between start and partner."""
     model = EquilibriumModel(nn.Identity(), lambda z, u: z, nn.Identity(), init=lambda u: u)
     x = torch.randn(6, 40, generator=rng(5))
-    alignment = alignment_score(model, x, others=5, budget=Budget(3), rng=rng())
+    alignment = alignment_score(model, x, restarts=5, budget=Budget(3), rng=rng())
     unit = nn.functional.normalize(x, dim=1)
     expected = (unit @ unit.T - torch.eye(6)).sum(1) / 5  # without the example itself
     torch.testing.assert_close(alignment.score, expected, rtol=1e-5, atol=1e-6)
@@ -57,7 +57,7 @@ def test_divergence_is_counted_and_not_averaged():
 
     model = EquilibriumModel(nn.Identity(), f, nn.Identity())
     x = torch.tensor([[1.0, 0], [1.0, 0], [-1.0, 0], [1.0, 0]])
-    alignment = alignment_score(model, x, others=3, budget=Budget(60), rng=rng())
+    alignment = alignment_score(model, x, restarts=3, budget=Budget(60), rng=rng())
     assert alignment.diverged[2] == 3
     assert alignment.score[2].isnan()
     good = torch.tensor([0, 1, 3])
@@ -76,8 +76,8 @@ def test_solves_that_do_not_settle_are_counted():
     x = torch.tensor([[0.0, 0], [1, 0], [2, 0], [3, 0]])
     budget = Budget(80, tol=1e-4, halt_on_cycle=True)
     assert model.equilibrium(x, budget=budget).settled.tolist() == [True, True, False, False]
-    restless = alignment_score(model, x, others=3, budget=budget, rng=rng()).restless
-    assert restless.tolist() == [0, 0, 3, 0], "what exploded has come to an end, and is no start for the others either"
+    unsettled = alignment_score(model, x, restarts=3, budget=budget, rng=rng()).unsettled
+    assert unsettled.tolist() == [0, 0, 3, 0], "what exploded has come to an end, and is no start for the others either"
 
 
 def test_a_measurement_counts_what_its_alignment_left_out():
@@ -87,8 +87,8 @@ def test_a_measurement_counts_what_its_alignment_left_out():
         lambda x: x.sum(2), lambda z, u: torch.where(z == 0, 0, 1e20 * z) + 0 * u + (z == 0) * 1e-30, lambda z: z
     )
     model.readout = lambda z: torch.zeros(len(z), 2, 6)
-    found = measure(model, task, 6, Budget(1), examples=6, alignment_examples=6, others=2)
-    exploding = measure(model, task, 6, Budget(8), examples=6, alignment_examples=6, others=2)
+    found = measure(model, task, 6, Budget(1), examples=6, alignment_examples=6, restarts=2)
+    exploding = measure(model, task, 6, Budget(8), examples=6, alignment_examples=6, restarts=2)
     assert found.alignment_diverged == 0
     assert exploding.alignment_diverged == 12
 
@@ -124,7 +124,7 @@ def normal(*shape, seed=5):
 def test_a_contraction_agrees_from_everywhere_and_by_every_measure(start):
     problem = affine(batch=12, n=8)
     model = EquilibriumModel(nn.Identity(), problem, lambda z: z[:, :3])
-    found = alignment_score(model, problem.u, others=5, start=start, budget=Budget(300, tol=1e-13), rng=rng())
+    found = alignment_score(model, problem.u, restarts=5, start=start, budget=Budget(300, tol=1e-13), rng=rng())
     for agreement in (found.state, found.readout):
         for name, value in agreement._asdict().items():
             expected = torch.zeros(12) if name == "distance" else torch.ones(12)
@@ -136,7 +136,7 @@ def test_a_contraction_agrees_from_everywhere_and_by_every_measure(start):
 def test_an_integrator_in_closed_form():
     """After T steps the usual state is x + T, and from another's it is x' + 2T."""
     steps, x = 7, 10 * normal(9, 6)
-    found = alignment_score(iterating(integrator), x, others=8, budget=Budget(steps), rng=rng())
+    found = alignment_score(iterating(integrator), x, restarts=8, budget=Budget(steps), rng=rng())
     usual, other = x + steps, x + 2 * steps
     everybody = nn.functional.normalize(usual) @ nn.functional.normalize(other).T
     expected = (everybody.sum(1) - everybody.diagonal()) / 8
@@ -150,12 +150,12 @@ def test_two_basins_with_a_known_share():
     x = torch.where(torch.arange(200) < 60, -1.0, 1.0)[:, None] * (1 + normal(200, 1).abs().clamp(max=0.5))
     exact = torch.where(torch.arange(200) < 60, (59 - 140) / 199, (139 - 60) / 199)
     model, budget = iterating(two_basins), Budget(100, tol=1e-6)
-    everybody = alignment_score(model, x, others=199, budget=budget, rng=rng())
+    everybody = alignment_score(model, x, restarts=199, budget=budget, rng=rng())
     torch.testing.assert_close(everybody.score, exact, rtol=0, atol=1e-6)
-    some = alignment_score(model, x, others=10, budget=budget, rng=rng()).interval()
+    some = alignment_score(model, x, restarts=10, budget=budget, rng=rng()).interval()
     assert some.low < exact.mean() < some.high
     assert 0.02 < some.high - some.low < 0.2
-    noisy = alignment_score(model, x, others=20, start=Noise(0.5), budget=budget, rng=rng()).interval()
+    noisy = alignment_score(model, x, restarts=20, start=Noise(0.5), budget=budget, rng=rng()).interval()
     assert noisy.low < 0 < noisy.high  # noise falls on either side
     assert noisy.high - noisy.low < 0.15
 
@@ -188,7 +188,7 @@ def test_measures_of_states_a_known_distance_apart():
     """Every start is another one, at unit length r apart from the usual one."""
     r, eps = 2e-4, 5000
     turned = torch.tensor([[1.0, 0], [1 - r**2 / 2, (r**2 - r**4 / 4) ** 0.5]], dtype=torch.float64)
-    found = alignment_score(iterating(remembers), turned * torch.tensor([[1.0], [4]]), others=1, rng=rng()).state
+    found = alignment_score(iterating(remembers), turned * torch.tensor([[1.0], [4]]), restarts=1, rng=rng()).state
     expected = {
         "cosine": 1 - r**2 / 2,
         "gaussian": math.exp(-((eps * r) ** 2)),
@@ -203,7 +203,7 @@ def test_measures_of_states_a_known_distance_apart():
 
 def test_a_readout_may_agree_where_states_do_not():
     x = torch.tensor([[1.0, 5], [1, -5], [1, 0]])
-    found = alignment_score(iterating(remembers, readout=lambda z: z[:, 0].long()), x, others=2, rng=rng())
+    found = alignment_score(iterating(remembers, readout=lambda z: z[:, 0].long()), x, restarts=2, rng=rng())
     assert (found.readout.cosine == 1).all()
     assert found.score.max() < 0.5
 
@@ -213,7 +213,7 @@ def test_nothing_depends_on_how_many_are_solved_at_once(monkeypatch):
     model = EquilibriumModel(nn.Identity(), problem, nn.Identity())
 
     def score():
-        return alignment_score(model, problem.u, others=5, budget=Budget(3), rng=rng()).score
+        return alignment_score(model, problem.u, restarts=5, budget=Budget(3), rng=rng()).score
 
     together = score()
     monkeypatch.setattr("equilibria.diagnostics.alignment.NUMBERS_AT_ONCE", 7 * 8)
@@ -226,7 +226,7 @@ def test_the_usual_solve_can_be_given():
     model = EquilibriumModel(nn.Identity(), lambda z, u: calls.append(len(z)) or problem(z, u), nn.Identity())
     usual = model.equilibrium(problem.u, budget=Budget(5))
     calls.clear()
-    found = alignment_score(model, problem.u, others=2, budget=Budget(5), usual=usual, rng=rng())
+    found = alignment_score(model, problem.u, restarts=2, budget=Budget(5), usual=usual, rng=rng())
     assert found.usual is usual
     assert calls == [12] * 5  # both others of all six at once, and nothing more
 
@@ -237,7 +237,7 @@ def test_divergence_from_some_starts_only():
         lambda z, x: torch.where(z.abs().amax(1, keepdim=True) > 3, 1e20 * z, z), init=lambda x: x, readout=lambda z: z
     )
     x = torch.tensor([[1.0, 2], [2, 1], [1, 1], [9, 9]])
-    found = alignment_score(model, x, others=3, budget=Budget(10), rng=rng())
+    found = alignment_score(model, x, restarts=3, budget=Budget(10), rng=rng())
     assert found.diverged.tolist() == [1, 1, 1, 3]
     torch.testing.assert_close(found.score[0], torch.tensor((4 / 5 + 3 / 10**0.5) / 2))
     assert found.score[3].isnan()

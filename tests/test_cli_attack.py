@@ -10,7 +10,7 @@ from small_run import RECIPE
 from equilibria.cli import main
 from equilibria.training import Optim, train
 
-FEW = ["--examples", "6", "--updates", "3", "--restarts", "2"]
+FEW = ["--examples", "6", "--updates", "3", "--guesses", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_small_ball_harms_less_than_the_whole_space(run, capsys):
         (["--examples", "1"], "--examples must be at least 2"),
         (["--difficulty", "9"], "say --steps"),
         (["--radius", "-1"], "radius must be > 0"),
-        (["--restarts", "0"], "restarts must be a whole number >= 1"),
+        (["--guesses", "0"], "guesses must be a whole number >= 1"),
         (["--steps", "-5"], "steps must be a whole number >= 1"),
         (["--difficulty", "-2", "--steps", "5"], "has no difficulty -2"),
         (["--through", "-2"], "through must be a whole number >= 1"),

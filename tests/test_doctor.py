@@ -46,7 +46,7 @@ def turned(z, degrees):
 
 
 CONTRACTION = Looped(lambda z, x: 0.5 * z + x)
-QUICK = {"budget": 64, "others": 3, "attacks": False}
+QUICK = {"budget": 64, "restarts": 3, "attacks": False}
 
 
 class TestWhateverIsGiven:
@@ -122,7 +122,7 @@ class TestWhateverIsGiven:
 class TestReport:
     def test_everything_is_there_and_survives_json(self, tmp_path):
         targets = inputs().argmax(1)
-        report = diagnose(CONTRACTION, inputs(), targets, budget=30, others=3)
+        report = diagnose(CONTRACTION, inputs(), targets, budget=30, restarts=3)
         report.save_json(tmp_path / "report.json")
         data = json.loads((tmp_path / "report.json").read_text())
         assert data == report.data()
@@ -137,7 +137,7 @@ class TestReport:
         targets[:6] = (targets[:6] + 1) % N  # mistakes that nothing can foresee
         report = diagnose(CONTRACTION, inputs(), targets, **QUICK)
         assert report.score == pytest.approx(18 / 24)
-        by_name = {row.doubt: row for row in report.trust}
+        by_name = {row.uncertainty: row for row in report.trust}
         assert by_name["indecision"].low <= by_name["indecision"].auroc <= by_name["indecision"].high
 
     def test_the_page_stands_alone(self, tmp_path):
@@ -244,7 +244,7 @@ class TestCommand:
     def test_a_run(self, tmp_path, capsys):
         run = train(replace(RECIPE, optim=replace(RECIPE.optim, steps=30)), tmp_path / "run")
         page = tmp_path / "page.html"
-        words = ["diagnose", str(run.folder), "--examples", "12", "--steps", "20", "--others", "2"]
+        words = ["diagnose", str(run.folder), "--examples", "12", "--steps", "20", "--restarts", "2"]
         assert main([*words, "--html", str(page), "--json"]) == 0
         report = json.loads(capsys.readouterr().out)
         assert (report["examples"], report["steps"]) == (12, 20)

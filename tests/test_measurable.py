@@ -25,8 +25,8 @@ from equilibria.diagnostics import (
 STEPS = Budget(60)
 SOLVERS = (Picard(), Anderson())
 MEASURES = {
-    "alignment_score": lambda model, x: alignment_score(model, x, others=2, budget=STEPS, rng=rng()).score,
-    "attack": lambda model, x: attack(model, x, budget=STEPS, restarts=2, updates=2, rng=rng()).cosine,
+    "alignment_score": lambda model, x: alignment_score(model, x, restarts=2, budget=STEPS, rng=rng()).score,
+    "attack": lambda model, x: attack(model, x, budget=STEPS, guesses=2, updates=2, rng=rng()).cosine,
     "contraction": lambda model, x: contraction(model, x, budget=STEPS, rng=rng()).radius,
     "convergence": lambda model, x: convergence(model, x, budget=STEPS).regime,
     "limit_distance": lambda model, x: limit_distance(model, x, solvers=SOLVERS, budget=STEPS).cosine,
@@ -71,7 +71,7 @@ def test_strangers_and_states_that_are_bare_numbers(measure):
 
 def test_bare_numbers_can_be_thought_about_and_have_no_plane():
     model = from_function(Half().step, init=torch.zeros_like, readout=lambda z: z)
-    (*_, last) = model.think(numbers(), budget=STEPS, others=2, rng=rng())
+    (*_, last) = model.think(numbers(), budget=STEPS, restarts=2, rng=rng())
     torch.testing.assert_close(last.alignment, torch.ones(6).double())
     with pytest.raises(ValueError, match="a state of one number has no plane"):
         trajectories(Half(), numbers(), [None])
@@ -116,7 +116,7 @@ def test_limits_that_are_zero_or_small_are_compared_alike():
     rests = from_function(lambda z, x: torch.relu(0.5 * z - 1), init=torch.zeros_like, readout=lambda z: z)
     small = from_function(lambda z, x: 0.5 * z + 1e-10 * x, init=torch.zeros_like, readout=lambda z: z)
     for model in (rests, small):
-        (*_, last) = model.think(x, budget=Budget(100), others=2, rng=rng())
+        (*_, last) = model.think(x, budget=Budget(100), restarts=2, rng=rng())
         torch.testing.assert_close(last.alignment, torch.ones(5))
         same = limit_distance(model, x, solvers=(Picard(), Picard()), budget=Budget(100))
         torch.testing.assert_close(same.cosine, torch.ones(5))

@@ -37,7 +37,7 @@ def test_it_finds_what_the_run_has_recorded(run, capsys):
 
 
 def test_every_start_space_and_measure_has_an_interval(run, capsys):
-    (found,) = measured(capsys, run.folder, "--noise", 0.5, 2, "--others", 3)
+    (found,) = measured(capsys, run.folder, "--noise", 0.5, 2, "--restarts", 3)
     (point,) = found["points"]  # where the recipe evaluates
     assert (point["difficulty"], point["steps"], point["examples"]) == (6, 4, 12)
     # The net starts from zeros anyway, so they are no other start.
@@ -51,7 +51,7 @@ def test_every_start_space_and_measure_has_an_interval(run, capsys):
 
 
 def test_the_table_is_for_people(run, capsys):
-    assert main(["measure", str(run.folder), "--others", "2", "--noise", "1", "--level", "0.9"]) == 0
+    assert main(["measure", str(run.folder), "--restarts", "2", "--noise", "1", "--level", "0.9"]) == 0
     shown = capsys.readouterr().out
     for words in ("at 6, 4 steps: score", "of 12 settled", "from swapped: 0 of 24 solves diverged", "from noise x 1"):
         assert words in shown
@@ -60,7 +60,7 @@ def test_the_table_is_for_people(run, capsys):
 
 
 def test_budget_and_solver_matter(run, capsys):
-    common = (run.folder, "--others", 2, "--noise", 1)
+    common = (run.folder, "--restarts", 2, "--noise", 1)
     (short,) = measured(capsys, *common, "--at", 6, 1)
     (long,) = measured(capsys, *common, "--at", 6, 300, "--solver", "anderson", "--tol", 1e-3)
     assert short["points"][0]["settled"] == 0
@@ -69,7 +69,7 @@ def test_budget_and_solver_matter(run, capsys):
 
 def test_a_model_folder_that_does_not_start_at_zero(tmp_path, capsys):
     equilibria.save(DeepThinking(width=8, blocks=1).build(PrefixSum()), tmp_path)
-    (found,) = measured(capsys, tmp_path, "--at", 8, 3, "--examples", 6, "--others", 2, "--noise", 1)
+    (found,) = measured(capsys, tmp_path, "--at", 8, 3, "--examples", 6, "--restarts", 2, "--noise", 1)
     assert [one["start"] for one in found["points"][0]["alignments"]] == ["swapped", "zeros", "noise x 1"]
 
 
@@ -79,7 +79,7 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
         for parameter in model.cell.parameters():
             parameter.mul_(1e15)
     equilibria.save(model, tmp_path)
-    (found,) = measured(capsys, tmp_path, "--at", 8, 9, "--examples", 6, "--others", 2, "--noise", 1)
+    (found,) = measured(capsys, tmp_path, "--at", 8, 9, "--examples", 6, "--restarts", 2, "--noise", 1)
     swapped = found["points"][0]["alignments"][0]
     assert swapped["diverged"] == 12
     assert swapped["state"]["cosine"] == {"value": None, "low": None, "high": None, "examples": 0}
@@ -90,8 +90,8 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
     [
         ([], "name the folder of at least one run"),
         (["nowhere"], "no model in nowhere"),
-        (["RUN", "--examples", "5"], "--others 10 does not fit 5 examples"),
-        (["RUN", "--others", "0"], "--others 0 does not fit 12 examples"),
+        (["RUN", "--examples", "5"], "--restarts 10 does not fit 5 examples"),
+        (["RUN", "--restarts", "0"], "--restarts 0 does not fit 12 examples"),
         (["RUN", "--noise", "-1"], "scale must be > 0"),
         (["RUN", "--level", "95"], "level must be between 0 and 1"),
         (["RUN", "--at", "0", "5"], "has no difficulty 0"),

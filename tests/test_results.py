@@ -96,7 +96,7 @@ def test_attacks_break_the_path_dependent_nets_alone(task, difficulty):
         batch = run.recipe.task.sample(8, difficulty, torch.Generator().manual_seed(0))
         rng, budget = torch.Generator().manual_seed(0), Budget(steps)
         model = run.model()
-        found = attack(model, batch.x, budget=budget, restarts=2, updates=30, through=20, rng=rng)
+        found = attack(model, batch.x, budget=budget, guesses=2, updates=30, through=20, rng=rng)
         scores[name] = found.scores(model, run.recipe.task, batch)
     assert scores["fast"].attacked.mean() == 1
     assert scores["path_dependent"].usual.mean() >= 0.8

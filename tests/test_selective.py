@@ -1,4 +1,4 @@
-"""What is promised about answers that are accepted in spite of doubt: by enumeration and by simulation."""
+"""What is promised about answers that are accepted in spite of uncertainty: by enumeration and by simulation."""
 
 import math
 
@@ -26,39 +26,39 @@ answers = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_
 
 
 def split(pairs) -> tuple[Tensor, Tensor]:
-    doubt, wrong = zip(*pairs, strict=True)
-    return torch.tensor(doubt, dtype=torch.float32), torch.tensor(wrong)
+    uncertainty, wrong = zip(*pairs, strict=True)
+    return torch.tensor(uncertainty, dtype=torch.float32), torch.tensor(wrong)
 
 
 @given(answers)
 def test_auroc_counts_pairs(pairs):
-    doubt, wrong = split(pairs)
-    found = auroc(doubt, wrong, resamples=20, rng=rng())
-    bad, good = doubt[wrong], doubt[~wrong]
+    uncertainty, wrong = split(pairs)
+    found = auroc(uncertainty, wrong, resamples=20, rng=rng())
+    bad, good = uncertainty[wrong], uncertainty[~wrong]
     if not len(bad) or not len(good):
         assert all(math.isnan(number) for number in found[:3])
         return
     wins = (bad[:, None] > good).double() + 0.5 * (bad[:, None] == good)
     assert found.value == pytest.approx(wins.mean().item())
     assert 0 <= found.low <= found.high <= 1
-    assert auroc(-doubt, wrong, resamples=20, rng=rng()).value == pytest.approx(1 - found.value)
+    assert auroc(-uncertainty, wrong, resamples=20, rng=rng()).value == pytest.approx(1 - found.value)
 
 
 @given(answers)
 @settings(deadline=None)
 def test_the_curve_is_the_mean_over_all_orders_of_equal_doubts(pairs):
-    doubt, wrong = split(pairs)
-    curve = risk_coverage(doubt, wrong)
-    n = len(doubt)
+    uncertainty, wrong = split(pairs)
+    curve = risk_coverage(uncertainty, wrong)
+    n = len(uncertainty)
     assert curve.coverage.tolist() == pytest.approx([k / n for k in range(1, n + 1)])
     for k in range(1, n + 1):  # hypergeometric mean: each of the equal ones is as likely to be among the first k
-        level = doubt.sort().values[k - 1]
-        surely, maybe = doubt < level, doubt == level
+        level = uncertainty.sort().values[k - 1]
+        surely, maybe = uncertainty < level, uncertainty == level
         taken = (k - int(surely.sum())) / int(maybe.sum())
         assert curve.risk[k - 1].item() == pytest.approx(
             (wrong[surely].sum().item() + taken * wrong[maybe].sum().item()) / k
         )
-    assert aurc(doubt, wrong) == pytest.approx(curve.risk.mean().item())
+    assert aurc(uncertainty, wrong) == pytest.approx(curve.risk.mean().item())
 
 
 def test_the_best_and_the_worst_order():
@@ -74,8 +74,8 @@ def test_the_bootstrap_interval_covers():
     truth, generator, inside, trials = 0.5 * (1 + math.erf(0.5)), rng(1), 0, 300
     for _ in range(trials):
         wrong = torch.arange(120) % 3 == 0
-        doubt = torch.randn(120, generator=generator) + wrong
-        found = auroc(doubt, wrong, resamples=200, confidence=0.9, rng=generator)
+        uncertainty = torch.randn(120, generator=generator) + wrong
+        found = auroc(uncertainty, wrong, resamples=200, confidence=0.9, rng=generator)
         inside += found.low <= truth <= found.high
     assert 0.84 <= inside / trials <= 0.96
 
@@ -84,7 +84,7 @@ def test_the_bootstrap_interval_covers():
 
 
 def draw(n: int, generator: torch.Generator, *, levels: int | None = None) -> tuple[Tensor, Tensor]:
-    """Doubt t uniform on [0, 1], wrong with probability t^2; rounded up to a few levels, if these are given."""
+    """Uncertainty t uniform on [0, 1], wrong with probability t^2; rounded up to a few levels, if these are given."""
     t = torch.rand(n, generator=generator, dtype=torch.float64)
     wrong = torch.rand(n, generator=generator) < t**2
     return (t if levels is None else (t * levels).ceil() / levels), wrong
@@ -101,18 +101,21 @@ def test_overall_error_is_what_was_asked_for(n, rate):
     """P(accepted and wrong) = c^3 / 3 at coverage c. The promise is an average, and tight up to 2 / (n + 1)."""
     generator = rng(n)
     errors = torch.tensor(
-        [true_coverage(threshold_for_overall_error(*draw(n, generator), rate=rate).doubt) ** 3 / 3 for _ in range(SETS)]
+        [
+            true_coverage(threshold_for_overall_error(*draw(n, generator), rate=rate).uncertainty) ** 3 / 3
+            for _ in range(SETS)
+        ]
     )
     slack = 3 * errors.std().item() / math.sqrt(SETS)
     assert errors.mean() <= rate + slack
     assert errors.mean() >= rate - 2 / (n + 1) - slack
 
 
-def test_overall_error_with_few_levels_of_doubt():
+def test_overall_error_with_few_levels_of_uncertainty():
     generator = rng(3)
     errors = torch.tensor(
         [
-            true_coverage(threshold_for_overall_error(*draw(60, generator, levels=5), rate=0.1).doubt, 5) ** 3 / 3
+            true_coverage(threshold_for_overall_error(*draw(60, generator, levels=5), rate=0.1).uncertainty, 5) ** 3 / 3
             for _ in range(SETS)
         ]
     )
@@ -128,7 +131,7 @@ def test_accepted_error_is_rarely_above_what_was_asked_for(levels, useful):
             true_coverage(
                 threshold_for_accepted_error(
                     *draw(n, generator, levels=levels), rate=rate, confidence=confidence
-                ).doubt,
+                ).uncertainty,
                 levels,
             )
             for _ in range(SETS)
@@ -147,7 +150,7 @@ def test_thresholds_fixed_beforehand_use_the_whole_level(levels):
         threshold_for_accepted_error(*draw(300, generator, levels=levels), rate=0.1, confidence=0.8, thresholds=fixed)
         for _ in range(SETS)
     ]
-    coverage = torch.tensor([true_coverage(threshold.doubt, levels) for threshold in found])
+    coverage = torch.tensor([true_coverage(threshold.uncertainty, levels) for threshold in found])
     violated = (coverage**2 / 3 > 0.1).double().mean().item()
     assert violated <= 0.2 + 3 * math.sqrt(0.16 / SETS)
     assert violated > (0.1 if levels is None else 0)  # 0.56 is nearly right, so the level is nearly used
@@ -155,30 +158,30 @@ def test_thresholds_fixed_beforehand_use_the_whole_level(levels):
 
 
 def test_where_every_acceptance_is_a_mistake_there_are_few():
-    """Errors that the doubt does not see, at just above the rate: the hardest case, in which guessing fails often."""
+    """Errors that the uncertainty does not see, at just above the rate: the hardest case; guessing fails often."""
     generator, rate, accepted, guessed = rng(8), 0.1, 0, 0
     for _ in range(SETS):
-        doubt, wrong = torch.rand(100, generator=generator), torch.rand(100, generator=generator) < rate + 1e-6
-        accepted += threshold_for_accepted_error(doubt, wrong, rate=rate, confidence=0.8).coverage > 0
-        guessed += bool((risk_coverage(doubt, wrong).risk[20:] <= rate).any())
+        uncertainty, wrong = torch.rand(100, generator=generator), torch.rand(100, generator=generator) < rate + 1e-6
+        accepted += threshold_for_accepted_error(uncertainty, wrong, rate=rate, confidence=0.8).coverage > 0
+        guessed += bool((risk_coverage(uncertainty, wrong).risk[20:] <= rate).any())
     assert accepted / SETS <= 0.2
     assert guessed / SETS > 0.5
 
 
 def test_a_threshold_by_hand():
-    doubt = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9], dtype=torch.float64)
+    uncertainty = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9], dtype=torch.float64)
     wrong = torch.tensor([0, 0, 1, 0, 0, 1, 0, 1, 1])
-    found = threshold_for_overall_error(doubt, wrong, rate=0.2)  # (1 + 1) / 10: one error is allowed
-    assert 0.5 <= found.doubt < 0.6
+    found = threshold_for_overall_error(uncertainty, wrong, rate=0.2)  # (1 + 1) / 10: one error is allowed
+    assert 0.5 <= found.uncertainty < 0.6
     assert (found.coverage, found.risk) == (5 / 9, 1 / 5)
-    assert threshold_for_overall_error(doubt, wrong, rate=0.09).doubt == -math.inf
-    assert threshold_for_overall_error(doubt, wrong, rate=0.99).coverage == 1
-    assert threshold_for_accepted_error(doubt, wrong, rate=0.1).coverage == 0
+    assert threshold_for_overall_error(uncertainty, wrong, rate=0.09).uncertainty == -math.inf
+    assert threshold_for_overall_error(uncertainty, wrong, rate=0.99).coverage == 1
+    assert threshold_for_accepted_error(uncertainty, wrong, rate=0.1).coverage == 0
 
 
 def test_equal_doubts_are_accepted_together_or_not_at_all():
     found = threshold_for_overall_error(torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 1, 1, 0]), rate=0.4)
-    assert found.doubt < 1
+    assert found.uncertainty < 1
     assert found.coverage == 0.25
 
 
@@ -191,32 +194,32 @@ def test_clopper_pearson_at_full_coverage():
 
 
 def test_many_equal_doubts_need_a_threshold_beforehand():
-    doubt, wrong = torch.tensor([0.0] * 100 + [1.0] * 9), torch.tensor([0] * 100 + [1] * 9)
-    assert threshold_for_accepted_error(doubt, wrong, rate=0.05, thresholds=[0.0, 1.0]).coverage == 100 / 109
-    assert threshold_for_accepted_error(doubt, wrong, rate=0.05, thresholds=[1.0, 0.0]).coverage == 0
+    uncertainty, wrong = torch.tensor([0.0] * 100 + [1.0] * 9), torch.tensor([0] * 100 + [1] * 9)
+    assert threshold_for_accepted_error(uncertainty, wrong, rate=0.05, thresholds=[0.0, 1.0]).coverage == 100 / 109
+    assert threshold_for_accepted_error(uncertainty, wrong, rate=0.05, thresholds=[1.0, 0.0]).coverage == 0
 
 
 def test_infinite_doubt_is_never_accepted():
-    doubt, right = torch.tensor([0.0] * 200 + [math.inf]), torch.zeros(201)
+    uncertainty, right = torch.tensor([0.0] * 200 + [math.inf]), torch.zeros(201)
     for threshold in (
-        threshold_for_overall_error(doubt, right, rate=0.3),
-        threshold_for_accepted_error(doubt, right, rate=0.3),
+        threshold_for_overall_error(uncertainty, right, rate=0.3),
+        threshold_for_accepted_error(uncertainty, right, rate=0.3),
     ):
         assert threshold.coverage == 200 / 201
 
 
 @pytest.mark.parametrize(
-    ("doubt", "wrong", "message"),
+    ("uncertainty", "wrong", "message"),
     [
         (torch.zeros(3), torch.zeros(4), "one number per example"),
         (torch.zeros(0), torch.zeros(0), "one number per example"),
-        (torch.tensor([math.nan]), torch.zeros(1), "a doubt is NaN"),
+        (torch.tensor([math.nan]), torch.zeros(1), "a uncertainty is NaN"),
         (torch.zeros(1), torch.tensor([0.5]), "wrong must be 0 or 1"),
     ],
 )
-def test_data_that_make_no_sense(doubt, wrong, message):
+def test_data_that_make_no_sense(uncertainty, wrong, message):
     with pytest.raises(ValueError, match=message):
-        threshold_for_overall_error(doubt, wrong, rate=0.1)
+        threshold_for_overall_error(uncertainty, wrong, rate=0.1)
 
 
 @pytest.mark.parametrize("rate", [0, 1, -0.1, math.nan])

@@ -236,7 +236,7 @@ def test_the_callback_sees_the_running_rows():
         rate,
         solver=PLAIN,
         budget=Budget(900, 1e-6),
-        callback=seen.append,
+        on_step=seen.append,
     )
     assert [step.number for step in seen] == list(range(1, int(solution.steps.max()) + 1))
     for i, steps in enumerate(solution.steps.tolist()):

@@ -82,9 +82,9 @@ def test_costs_are_counted_exactly():
     rows = [
         measure.rows(RECIPE.build(), RECIPE)[0]
         for measure in (
-            SwappedStarts(8, examples, steps, others=2),
+            SwappedStarts(8, examples, steps, restarts=2),
             JacobianNorm(8, examples, steps, probes=5),
-            AdversarialStarts(8, examples, steps, updates=2, restarts=1),
+            AdversarialStarts(8, examples, steps, updates=2, guesses=1),
         )
     ]
     aligned, jacobian, attacked = rows
@@ -102,5 +102,5 @@ def test_longer_states_answer_the_same_and_have_the_same_alignment():
     torch.testing.assert_close(one.prediction, other.prediction)
     torch.testing.assert_close(2 * one.solution.z, other.solution.z)
     assert cost.forward == 2 * 6 * 4
-    usual, longer = (SwappedStarts(8, 4, 6, size, others=2).rows(model, RECIPE)[0]["value"] for size in (1.0, 2.0))
+    usual, longer = (SwappedStarts(8, 4, 6, size, restarts=2).rows(model, RECIPE)[0]["value"] for size in (1.0, 2.0))
     assert usual == pytest.approx(longer, abs=1e-5)

@@ -148,7 +148,7 @@ def test_there_is_a_thought_however_short_the_time():
 def test_the_others_agree_when_starts_do_not_matter():
     """The first solves by hand: the mean cosine to three solves from the same noise."""
     problem = affine(batch=6, n=8)
-    thoughts = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1, others=3, rng=rng()))
+    thoughts = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1, restarts=3, rng=rng()))
     noise = torch.randn(18, 8, generator=rng(), dtype=torch.float64)
     z, beside = torch.zeros(6, 8, dtype=torch.float64), list(noise.split(6))
     for thought in thoughts[:5]:
@@ -164,7 +164,7 @@ def test_the_others_agree_when_starts_do_not_matter():
 def test_the_others_disagree_when_starts_matter():
     stays = model_of(lambda z, x: z, init=lambda x: x)
     x = torch.ones(50, 40)
-    thought = list(stays.think(x, budget=Budget(5), others=2, rng=rng()))[-1]
+    thought = list(stays.think(x, budget=Budget(5), restarts=2, rng=rng()))[-1]
     noise = torch.randn(100, 40, generator=rng()).view(2, 50, 40)
     expected = torch.stack([torch.cosine_similarity(x, start) for start in noise]).mean(0)
     torch.testing.assert_close(thought.alignment, expected)
@@ -173,7 +173,7 @@ def test_the_others_disagree_when_starts_matter():
 
 def test_those_beside_a_sample_that_has_stopped_stop_too():
     cell = Counting(at_its_own_rate)
-    list(model_of(cell).think(column(0.1, 0.99), budget=Budget(50, 1e-6), every=10, others=4, rng=rng()))
+    list(model_of(cell).think(column(0.1, 0.99), budget=Budget(50, 1e-6), every=10, restarts=4, rng=rng()))
     assert cell.rows[-1] <= 4  # one sample is left, with its four others
     assert max(cell.rows) == 8
 
@@ -205,7 +205,7 @@ def test_a_net_thinks_as_it_solves():
     net = ConvNet(8).build(PrefixSum(), seed=0)
     x = PrefixSum().sample(6, 12, rng()).x
     budget = Budget(60, 1e-3, halt_on_cycle=True)
-    last = list(net.think(x, budget=budget, every=7, others=2, rng=rng(), until=None))[-1]
+    last = list(net.think(x, budget=budget, every=7, restarts=2, rng=rng(), until=None))[-1]
     whole = net.equilibrium(x, budget=budget)
     assert torch.equal(last.z, whole.z)
     with torch.no_grad():
@@ -231,7 +231,7 @@ def test_why_continues_status():
     [
         ({"every": 0}, "every must be a whole number >= 1"),
         ({"deadline": -1.0}, "deadline must be >= 0 seconds"),
-        ({"others": 2}, "give the generator"),
+        ({"restarts": 2}, "give the generator"),
     ],
 )
 def test_misuse_is_noticed_at_the_call(options, message):

@@ -66,7 +66,7 @@ class TestVerdicts:
             return torch.cat((z[:, :1], line.expand(len(z), 1)), 1)
 
         slow = from_function(lambda z, x: 0.99 * z + x, init=torch.zeros_like, readout=side)
-        report = diagnose(slow, inputs(), budget=20, others=3, attacks=False)
+        report = diagnose(slow, inputs(), budget=20, restarts=3, attacks=False)
         assert report.verdict.behaviour == "not settled within the budget"
         assert report.verdict.path_independent is None
         assert any("larger budget" in remedy for remedy in report.verdict.remedies)

@@ -75,7 +75,7 @@ class TestExamplesThatDiffer:
     def test_one_that_diverges_is_told_of_and_does_not_speak_for_the_others(self, place, numbers):
         model, x = at_rates([0.5] * place + [3.0] + [0.5] * (39 - place))
         targets = 2 * x[:, :4] if numbers else None
-        report = diagnose(model, x, targets, budget=200, others=3)
+        report = diagnose(model, x, targets, budget=200, restarts=3)
         verdict = report.verdict
         assert "39 fixed point, 1 divergence of 40" in verdict.sentences[0]
         assert (verdict.behaviour, verdict.path_independent, verdict.more_steps) == ("settles", True, "will not help")
@@ -84,7 +84,7 @@ class TestExamplesThatDiffer:
         assert report.attacked == pytest.approx(1, abs=1e-5)
 
     def test_nothing_is_attacked_where_everything_diverges(self):
-        report = diagnose(Looped(lambda z, x: 3 * z + x), inputs(), inputs().argmax(1), budget=200, others=3)
+        report = diagnose(Looped(lambda z, x: 3 * z + x), inputs(), inputs().argmax(1), budget=200, restarts=3)
         assert (report.attacked, report.attacked_score) == (None, None)
         assert "Without the attack, as the usual solves diverge." in report.notes
 
@@ -181,7 +181,7 @@ class TestChance:
             mix = 0.3 * torch.randn(4, 4, generator=rng(seed))
             x, labels = torch.randn(50, 4, generator=rng(seed)), torch.randint(0, 4, (50,), generator=rng(seed + 200))
             model = Looped(lambda z, x, mix=mix: torch.tanh(z @ mix.T + x))
-            report = diagnose(model, x, labels, **{**QUICK, "others": 1})
+            report = diagnose(model, x, labels, **{**QUICK, "restarts": 1})
             assert report.curve.best is None
             assert report.verdict.more_steps != "hurt"
 

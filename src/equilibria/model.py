@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     """A prediction and how far to trust it."""
 
     prediction: Tensor
-    doubt: Tensor  # (batch,) float64; infinite where a solve diverged
+    uncertainty: Tensor  # (batch,) float64; infinite where a solve diverged
     abstained: Tensor  # (batch,) bool: the model would rather not say
 
 
@@ -110,7 +110,7 @@ class EquilibriumModel(nn.Module):
         solver: Solver | None = None,
         budget: Budget | None = None,
         keep: Keep | list[int] | None = None,
-        callback: Callable[[Step], None] | None = None,
+        on_step: Callable[[Step], None] | None = None,
         trace: bool = True,
     ) -> Solution:
         """Solve for the state without gradients; the full record of `equilibria.core.loop`."""
@@ -120,7 +120,7 @@ class EquilibriumModel(nn.Module):
                 solver=solver or self.solver,
                 budget=budget or self.budget,
                 keep=keep,
-                callback=callback,
+                on_step=on_step,
                 trace=trace,
             )
 
@@ -147,27 +147,27 @@ class EquilibriumModel(nn.Module):
         self,
         x: Tensor,
         *,
-        abstain_above: float = math.inf,
-        doubt: Callable[..., Tensor] | None = None,
+        threshold: float = math.inf,
+        uncertainty: Callable[..., Tensor] | None = None,
         solver: Solver | None = None,
         budget: Budget | None = None,
     ) -> Answer:
-        """Predict without gradients, and abstain where the doubt is above a threshold.
+        """Predict without gradients, and abstain where the uncertainty is above a threshold.
 
         Args:
-            abstain_above: the most doubt at which to answer; `equilibria.diagnostics.selective` finds one that
+            threshold: the most uncertainty at which to answer; `equilibria.diagnostics.selective` finds one that
                 keeps a promise about errors.
-            doubt: a `equilibria.diagnostics.Doubt`, such as `Misalignment()`. Left out, the relative residual
-                of the solve: it costs nothing, and depends neither on chance nor on other samples.
+            uncertainty: an `equilibria.diagnostics.Uncertainty`, such as `Misalignment()`. Defaults to the relative
+                residual of the solve, which costs nothing and depends neither on chance nor on other samples.
         """
         solution = self.equilibrium(x, solver=solver, budget=budget, trace=False)
         with torch.no_grad():
             output = Output(self.readout(solution.z), solution)
-        if doubt is None:
+        if uncertainty is None:
             found = solution.residual.double().masked_fill(solution.status == Status.DIVERGED, math.inf)
         else:
-            found = doubt(self, x, output, solver=solver, budget=budget)
-        return Answer(output.prediction, found, ~(found <= abstain_above))
+            found = uncertainty(self, x, output, solver=solver, budget=budget)
+        return Answer(output.prediction, found, ~(found <= threshold))
 
     def think(
         self,
@@ -179,20 +179,20 @@ class EquilibriumModel(nn.Module):
         every: int = 8,
         until: Unchanged | None = None,
         deadline: float | None = None,
-        others: int = 0,
+        restarts: int = 0,
         rng: torch.Generator | None = None,
     ) -> Generator[Thought, None, None]:
         """Yield the answers so far every few steps, while samples stop one by one; see `equilibria.core.think.think`.
 
-        With `others`, so many solves from standard normal noise, drawn from `rng`, run beside it, and
+        With `restarts`, so many solves from standard normal noise, drawn from `rng`, run beside it, and
         `Thought.alignment` says how well they agree.
         """
         with torch.no_grad():
             cell, start, injection = self._ready(x, z0)
-            if others and rng is None:
-                raise ValueError("others start from noise; give the generator to draw it from, such as rng=Generator()")
-            again = torch.arange(len(start), device=start.device).repeat(others)
-            beside = noise_like(rows(start, again), rng) if others and rng else None
+            if restarts and rng is None:
+                raise ValueError("restarts start from noise; pass the generator to draw it from: rng=torch.Generator()")
+            again = torch.arange(len(start), device=start.device).repeat(restarts)
+            restart_states = noise_like(rows(start, again), rng) if restarts and rng else None
             return think(
                 cell,
                 self.readout,
@@ -203,5 +203,5 @@ class EquilibriumModel(nn.Module):
                 every=every,
                 until=until,
                 deadline=deadline,
-                beside=beside,
+                restarts=restart_states,
             )

@@ -13,7 +13,7 @@ from equilibria.cli.attack import Attack
 from equilibria.cli.diagnose import Diagnose
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.explore import Explore
-from equilibria.cli.list import List
+from equilibria.cli.listing import List
 from equilibria.cli.measure import Measure
 from equilibria.cli.quickstart import Quickstart
 from equilibria.cli.reproduce import Reproduce

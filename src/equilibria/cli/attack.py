@@ -20,7 +20,7 @@ from equilibria.tasks import Batch, Task
 from equilibria.training import Run
 from equilibria.training.measurement import SEED
 
-OTHERS = 10  # examples whose states the ordinary AA score starts from (paper, Algorithm 1)
+RESTARTS = 10  # examples whose states the ordinary AA score starts from (paper, Algorithm 1)
 NUMBERS_AT_ONCE = 2**25  # in the states of all unrolled steps; backpropagation holds about ten times as many
 
 
@@ -57,7 +57,7 @@ class Attack:
     """Cell evaluations of a solve; 0: as many as the recipe gives that difficulty."""
     examples: int = 100
     """Instances to attack; the paper takes 500."""
-    restarts: int = 3
+    guesses: int = 3
     """Searches per instance, each from another state."""
     updates: int = 50
     """Updates of L-BFGS, at most, in each."""
@@ -109,10 +109,10 @@ class Attack:
 
     def _attacked(self, model: EquilibriumModel, task: Task, batch: Batch, budget: Budget) -> Attacked:
         rng = torch.Generator().manual_seed(self.seed)
-        alignment = alignment_score(model, batch.x, others=min(OTHERS, len(batch.x) - 1), budget=budget, rng=rng)
+        alignment = alignment_score(model, batch.x, restarts=min(RESTARTS, len(batch.x) - 1), budget=budget, rng=rng)
         with torch.no_grad():
             state = model.init(*model.inject(batch.x[:1]))
-        per_example = state.numel() * min(self.through or budget.steps, budget.steps) * max(1, self.restarts)
+        per_example = state.numel() * min(self.through or budget.steps, budget.steps) * max(1, self.guesses)
         count = max(2, NUMBERS_AT_ONCE // per_example)
         parts = [batch._replace(x=x, y=y) for x, y in zip(batch.x.split(count), batch.y.split(count), strict=True)]
         console = Console(stderr=True)
@@ -122,7 +122,7 @@ class Attack:
                 model,
                 part.x,
                 budget=budget,
-                restarts=self.restarts,
+                guesses=self.guesses,
                 updates=self.updates,
                 radius=self.radius,
                 through=self.through or None,

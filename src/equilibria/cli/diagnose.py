@@ -47,7 +47,7 @@ class Diagnose:
     """Of every solve; 0: those of the evaluation at that difficulty, or 200."""
     examples: int = 64
     """How many inputs."""
-    others: int = 5
+    restarts: int = 5
     """Other starts per example."""
     no_attack: Flag = False
     """Do not search for adversarial starts."""
@@ -74,7 +74,7 @@ class Diagnose:
                 budget=steps,
                 score=case.score,
                 higher_is_better=case.higher_is_better,
-                others=self.others,
+                restarts=self.restarts,
                 attacks=not self.no_attack,
                 watch=lambda what, share: progress.update(bar, description=what, completed=share),
             )

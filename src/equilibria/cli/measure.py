@@ -63,7 +63,7 @@ class Measure:
     """Pairs of a difficulty and a number of steps; left out: those at which the recipe evaluates."""
     examples: int = 0
     """Instances of each difficulty; 0: as many as the recipe says."""
-    others: int = 10
+    restarts: int = 10
     """Other starts of each kind for each example."""
     noise: tuple[float, ...] = (0.1, 1.0, 10.0)
     """Sizes of the noise, in units of the state that an example usually ends in."""
@@ -107,10 +107,10 @@ class Measure:
         if not at:
             raise ValueError(f"nothing says where to measure {folder}; give --at DIFFICULTY STEPS")
         examples = self.examples or evaluation.examples
-        if not 1 <= self.others < examples:
+        if not 1 <= self.restarts < examples:
             raise ValueError(
-                f"--others {self.others} does not fit {examples} examples: an example needs that many other ones; "
-                "raise --examples or lower --others"
+                f"--restarts {self.restarts} does not fit {examples} examples: an example needs that many other ones; "
+                "raise --examples or lower --restarts"
             )
         tol = evaluation.tol if self.tol is None else self.tol
         device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -127,7 +127,7 @@ class Measure:
                         alignment_score(
                             model,
                             x,
-                            others=self.others,
+                            restarts=self.restarts,
                             start=start,
                             solver=SOLVERS[self.solver]() if self.solver else None,
                             budget=Budget(steps, tol=tol, halt_on_cycle=True),

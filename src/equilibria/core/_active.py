@@ -115,7 +115,7 @@ class ActiveSet:
             self._traced += 1
 
     def seen(self, number: int) -> Step:
-        """The running rows, for a callback."""
+        """The running rows, for `on_step`."""
         running = self.running.nonzero()[:, 0]
         return Step(number, *take((self.rows, self.state(self.z.detach()), self.residual), running))
 

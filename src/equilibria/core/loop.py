@@ -47,7 +47,7 @@ def solve(
     solver: Solver,
     budget: Budget,
     keep: Keep | Iterable[int] | None = None,
-    callback: Callable[[Step], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
     trace: bool = True,
     compact: bool = True,
 ) -> Solution:
@@ -62,13 +62,13 @@ def solve(
         injection: tensors whose first dimension is the batch, nested in tuples, lists or dicts. A tuple
             is spread over f's arguments, anything else is one argument.
         keep: after which numbers of evaluations, of this call, to keep the state or a function of it.
-        callback: called at every evaluation; raise in it to stop.
+        on_step: called at every evaluation; raise in it to stop.
         trace: record the residual of every step. At `tol=0` that has a price, and without a trace only
             the last residual is measured and cycles are not looked for.
         compact: let rows that are done leave the batch; no for an `f` that needs the whole batch.
     """
     solving = Solving(
-        f, z0, injection, solver=solver, budget=budget, keep=keep, callback=callback, trace=trace, compact=compact
+        f, z0, injection, solver=solver, budget=budget, keep=keep, on_step=on_step, trace=trace, compact=compact
     )
     solving.run(budget.steps)
     return solving.solution()
@@ -86,7 +86,7 @@ class Solving:
         solver: Solver,
         budget: Budget,
         keep: Keep | Iterable[int] | None = None,
-        callback: Callable[[Step], None] | None = None,
+        on_step: Callable[[Step], None] | None = None,
         trace: bool = True,
         compact: bool = True,
     ) -> None:
@@ -96,9 +96,9 @@ class Solving:
         check_solver_and_budget(solver, budget)
         _check(f, z0, injection)
         self.done = 0  # steps
-        self._f, self._solver, self._budget, self._callback, self._trace = f, solver, budget, callback, trace
+        self._f, self._solver, self._budget, self._on_step, self._trace = f, solver, budget, on_step, trace
         self._kept = _Kept(keep, budget.steps)
-        self._measures = trace or budget.may_stop_early or callback is not None
+        self._measures = trace or budget.may_stop_early or on_step is not None
         self._propose = solver.propose
         if torch.is_autocast_enabled(z0.device.type):  # the cell may run in half precision, the solver may not
             self._propose = torch.autocast(z0.device.type, enabled=False)(solver.propose)
@@ -126,8 +126,8 @@ class Solving:
                 active.evaluate(f, check=step <= 2)
                 if self._measures or step == budget.steps:
                     active.measure()
-                if self._callback is not None:
-                    self._callback(active.seen(step))
+                if self._on_step is not None:
+                    self._on_step(active.seen(step))
                 if budget.may_stop_early:
                     _retire_settled(active, budget, step)
                 active.z, active.memory = propose(active.z, active.fz, active.memory)

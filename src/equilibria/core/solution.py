@@ -21,7 +21,7 @@ class Status(IntEnum):
 
 
 class Step(NamedTuple):
-    """What a callback sees at each evaluation: the rows still being solved."""
+    """What `on_step` sees at each evaluation: the rows still being solved."""
 
     number: int  # evaluations so far, this one included
     rows: Tensor  # (active,) their places in the batch

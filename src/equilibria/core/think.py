@@ -82,7 +82,7 @@ class Thought(NamedTuple):
     z: Tensor  # (batch, *state)
     why: Tensor  # (batch,) values of Why
     steps: Tensor  # (batch,) cell evaluations that each has used
-    alignment: Tensor | None  # (batch,) mean cosine to the states of the others beside; NaN where one is not finite
+    alignment: Tensor | None  # (batch,) mean cosine to the states of the restarts; NaN where one is not finite
 
     @property
     def thinking(self) -> Tensor:
@@ -106,7 +106,7 @@ def think(
     every: int = 8,
     until: Unchanged | None = None,
     deadline: float | None = None,
-    beside: Tensor | None = None,
+    restarts: Tensor | None = None,
 ) -> Generator[Thought, None, None]:
     """Solve, and yield a Thought every few steps, until every sample has stopped.
 
@@ -119,31 +119,31 @@ def think(
         every: how many steps there are between two thoughts.
         until: also stop samples whose answer no longer changes.
         deadline: seconds from this call.
-        beside: other starts, one batch after another, (others * batch, *state), whose solves run along to give
-            `Thought.alignment`.
+        restarts: initial states of restarts, one batch after another, (restarts * batch, *state). They are solved
+            alongside, to give `Thought.alignment`.
     """
     require_whole("every", every, least=1, why="it is the number of steps between two thoughts")
     if deadline is not None and not deadline >= 0:
         raise ValueError(f"deadline must be >= 0 seconds, got {deadline!r}; leave it out to have all the time")
-    if beside is not None and (beside.shape[1:] != z0.shape[1:] or not len(beside) or len(beside) % len(z0)):
+    if restarts is not None and (restarts.shape[1:] != z0.shape[1:] or not len(restarts) or len(restarts) % len(z0)):
         raise ValueError(
-            f"beside has shape {tuple(beside.shape)} and the state {tuple(z0.shape)}; give whole batches of starts"
+            f"restarts has shape {tuple(restarts.shape)} and the state {tuple(z0.shape)}; pass whole batches of states"
         )
     end = math.inf if deadline is None else time.monotonic() + deadline
     with torch.no_grad():
         solving = Solving(cell, z0, injection, solver=solver, budget=budget, trace=False)
-        others = None
-        if beside is not None:
-            again = torch.arange(len(beside), device=z0.device) % len(z0)
-            others = Solving(cell, beside, take(injection, again), solver=solver, budget=budget, trace=False)
+        restarted = None
+        if restarts is not None:
+            again = torch.arange(len(restarts), device=z0.device) % len(z0)
+            restarted = Solving(cell, restarts, take(injection, again), solver=solver, budget=budget, trace=False)
     # A generator of its own, so that mistakes show and the clock starts at this call, not at the first thought.
-    return _thoughts(solving, others, readout, budget.steps, every, until, end)
+    return _thoughts(solving, restarted, readout, budget.steps, every, until, end)
 
 
 @torch.no_grad()
 def _thoughts(
     solving: Solving,
-    others: Solving | None,
+    restarted: Solving | None,
     readout: Callable[[Tensor], Tensor],
     last: int,
     every: int,
@@ -158,8 +158,8 @@ def _thoughts(
         look = min(solving.done + every, last)
         while len(active) and solving.done < look:
             solving.run(min(solving.done + stride, look))
-            if others is not None:
-                others.run(solving.done)
+            if restarted is not None:
+                restarted.run(solving.done)
             if time.monotonic() >= end:
                 break
         step, z = solving.done, active.current()
@@ -175,10 +175,10 @@ def _thoughts(
         why, steps = active.ends()
         thinking = why == Why.THINKING
         alignment = None
-        if others is not None:
-            states = others.active.current()  # (others * batch, *state)
+        if restarted is not None:
+            states = restarted.active.current()  # (restarts * batch, *state)
             alignment = _alignment(z, states)
-            others.stop(~thinking.repeat(len(states) // len(z)), Why.EXHAUSTED)
+            restarted.stop(~thinking.repeat(len(states) // len(z)), Why.EXHAUSTED)
         yield Thought(step, prediction, z, why, torch.where(thinking, step, steps), alignment)
 
 
@@ -189,7 +189,7 @@ def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before:
     return before.index_put((which.nonzero()[:, 0],), readout(z[which]))
 
 
-def _alignment(z: Tensor, others: Tensor) -> Tensor:
-    """The mean cosine between states (batch, *state) and their others (others * batch, *state): (batch,)."""
+def _alignment(z: Tensor, restarts: Tensor) -> Tensor:
+    """The mean cosine between states (batch, *state) and their restarts (restarts * batch, *state): (batch,)."""
     zero = nothing(z[z.isfinite().reshape(len(z), -1).all(1)])
-    return torch.stack([cosine(z, other, zero) for other in others.split(len(z))]).mean(0)
+    return torch.stack([cosine(z, other, zero) for other in restarts.split(len(z))]).mean(0)

@@ -37,10 +37,17 @@ from equilibria.diagnostics.selective import (
 )
 from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, Zeros, derangements
 from equilibria.diagnostics.statistics import Estimate, bootstrap
-from equilibria.diagnostics.uncertainty import DOUBTS, Disagreement, Doubt, Indecision, Misalignment, Residual
+from equilibria.diagnostics.uncertainty import (
+    UNCERTAINTIES,
+    Disagreement,
+    Indecision,
+    Misalignment,
+    Residual,
+    Uncertainty,
+)
 
 __all__ = [
-    "DOUBTS",
+    "UNCERTAINTIES",
     "Agreement",
     "Alignment",
     "Attack",
@@ -49,7 +56,6 @@ __all__ = [
     "Contraction",
     "Convergence",
     "Disagreement",
-    "Doubt",
     "Estimate",
     "Indecision",
     "LimitDistance",
@@ -65,6 +71,7 @@ __all__ = [
     "Swapped",
     "Threshold",
     "Trajectories",
+    "Uncertainty",
     "Zeros",
     "alignment_score",
     "as_model",

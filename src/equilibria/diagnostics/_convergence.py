@@ -79,7 +79,7 @@ def convergence(
     looped = measurable(model)
     budget = budget or looped.budget
     tail = _Tail(len(x), budget.steps)
-    solution = looped.equilibrium(x, z0, solver=solver, budget=budget, callback=tail, keep=keep)
+    solution = looped.equilibrium(x, z0, solver=solver, budget=budget, on_step=tail, keep=keep)
     regime = tail.regime() if budget.steps >= SHORTEST else torch.full_like(solution.status, Regime.NOT_SETTLED)
     still = (solution.residual <= max(tol, budget.tol)) | (solution.period == 1) | solution.converged
     cycles = (solution.period > 1) & ~still
@@ -122,7 +122,7 @@ def with_rate(found: Convergence, rate: Tensor | float | None, affine: Tensor | 
     )
 
 
-def in_doubt(found: Convergence) -> Tensor:
+def undecided(found: Convergence) -> Tensor:
     """Which examples a contraction rate may be said to do something else than they seem to: (batch,) bool."""
     near = found.solution.residual <= FAR * UNSURE  # whatever its rate
     return _not_at_rest_unless(found, near) | (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)

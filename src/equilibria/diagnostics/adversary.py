@@ -72,7 +72,7 @@ def attack(
     *,
     budget: Budget | None = None,
     solver: Solver | None = None,
-    restarts: int | Sequence[Tensor] = 3,
+    guesses: int | Sequence[Tensor] = 3,
     updates: int = 50,
     radius: float | None = None,
     through: int | None = None,
@@ -84,7 +84,7 @@ def attack(
     limits serve as first guesses.
 
     Args:
-        restarts: how many first guesses, in turn another example's limit and standard normal noise; or the
+        guesses: how many first guesses, in turn another example's limit and standard normal noise; or the
             guesses themselves, (batch, *state) each.
         updates: of L-BFGS, at most, from each guess.
         radius: search only starts within this Euclidean distance of the usual one, z0 + d / sqrt(1 + |d|^2 / radius^2)
@@ -100,7 +100,7 @@ def attack(
     if through is not None:
         require_whole("through", through, least=1, why="leave it out to unroll the whole budget")
     usual = looped.equilibrium(x, solver=solver, budget=budget, trace=False)
-    guesses = _guesses(usual, restarts, rng) if isinstance(restarts, int) else list(restarts)
+    guesses = _guesses(usual, guesses, rng) if isinstance(guesses, int) else list(guesses)
     _check(guesses, usual.z)
     with torch.no_grad():
         injection = looped.inject(x)
@@ -111,10 +111,10 @@ def attack(
     unrolled = Budget(min(through or budget.steps, budget.steps))
     cosine_after = _unrolled_cosine(looped, injection, usual.z, placed, solver or looped.solver, unrolled)
 
-    # All restarts are one batch, one after the other: many rows cost little more than few.
+    # All guesses are one batch, one after the other: many rows cost little more than few.
     moved = flat(torch.cat([guess if radius is None else guess - centre for guess in guesses]))
     moved = moved.to(torch.promote_types(moved.dtype, torch.float32))  # small moves vanish in half precision
-    found = minimise(cosine_after, moved, updates=updates).x  # (restarts * batch, n)
+    found = minimise(cosine_after, moved, updates=updates).x  # (guesses * batch, n)
     worst = _Worst(usual, centre)
     everyone = torch.arange(len(moved), device=x.device)
     cosines = []
@@ -146,7 +146,7 @@ class _Worst:
 
 
 def _guesses(usual: Solution, count: int, rng: torch.Generator) -> list[Tensor]:
-    require_whole("restarts", count, least=1, why="each begins from another state")
+    require_whole("guesses", count, least=1, why="each begins from another state")
     n, others = len(usual.z), iter(())
     if n > 1:
         others = iter(derangements(n, min(n - 1, (count + 1) // 2), rng))

@@ -35,7 +35,7 @@ class Alignment:
     usual: Solution  # the solve from the usual start
     same_answer: Tensor | None  # (batch,) the share of other starts with the same answer, if that was asked for
     residual: Tensor  # (batch,) the mean relative residual at the ends of the solves from other starts
-    restless: Tensor  # (batch,) how many of the solves, with the usual one, took all their steps without settling
+    unsettled: Tensor  # (batch,) how many of the solves, with the usual one, took all their steps without settling
 
     @property
     def score(self) -> Tensor:
@@ -51,7 +51,7 @@ def alignment_score(
     model: EquilibriumModel | Any,
     x: Tensor,
     *,
-    others: int = 10,
+    restarts: int = 10,
     start: OtherStart = Swapped(),
     solver: Solver | None = None,
     budget: Budget | None = None,
@@ -62,7 +62,7 @@ def alignment_score(
     """The AA score of each example (paper, Algorithm 1).
 
     The cosine between the state that an example reaches from its usual start and the one that it reaches
-    from another example's state, averaged over `others` different examples, never the example itself.
+    from another example's state, averaged over `restarts` different examples, never the example itself.
 
     Args:
         model: an `EquilibriumModel`, or anything that `as_model` takes.
@@ -73,8 +73,8 @@ def alignment_score(
     looped = measurable(model)
     if len(x) < 2:
         raise ValueError(f"a batch of {len(x)} has no other example to compare with; give two or more")
-    require_whole("others", others, least=1, why="it is the number of other starts")
-    givers = start.givers(len(x), others, rng)  # (solves, batch)
+    require_whole("restarts", restarts, least=1, why="it is the number of other starts")
+    givers = start.givers(len(x), restarts, rng)  # (solves, batch)
     usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     with torch.no_grad():
         lost = usual.status == Status.DIVERGED  # (batch,)
@@ -82,7 +82,7 @@ def alignment_score(
         spaces = Usual(usual.z, lost), Usual(answer, lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
         same, count, residual = torch.zeros(3, len(x), device=x.device)
-        restless = (usual.status == Status.EXHAUSTED).long()
+        unsettled = (usual.status == Status.EXHAUSTED).long()
         for example, giver in _pairs(givers.to(x.device), usual.z):
             z0 = start.made_from(rows(usual.z, giver), rng)
             other = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
@@ -95,11 +95,11 @@ def alignment_score(
                 same.index_add_(0, example, (good & same_answer(answer[example], said)).to(same.dtype))
             residual.index_add_(0, example, torch.where(good, other.residual, 0).to(residual.dtype))
             count.index_add_(0, example, good.to(count.dtype))
-            restless.index_add_(0, example, (other.status == Status.EXHAUSTED).long())
+            unsettled.index_add_(0, example, (other.status == Status.EXHAUSTED).long())
     state, readout = (Agreement(*(total / count)) for total in totals)
     shares = None if same_answer is None else same / count
     lost_solves = len(givers) - count.long()
-    return Alignment(start, len(givers), lost_solves, state, readout, usual, shares, residual / count, restless)
+    return Alignment(start, len(givers), lost_solves, state, readout, usual, shares, residual / count, unsettled)
 
 
 def _pairs(givers: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -1,7 +1,6 @@
 """Answering selectively: how errors fall as the doubtful answers are withheld, and where to draw the line.
 
-Everything takes `doubt`, (n,), by which answers are ranked, such as a `Doubt` gives, and `wrong`, (n,). An answer is
-accepted when its doubt is at most a threshold, which is what `model.predict(x, abstain_above=threshold)` does.
+Every function takes `uncertainty`, (n,), by which answers are ranked, and `wrong`, (n,). An answer is accepted when its uncertainty is at most a threshold, which is what `model.predict(x, threshold=threshold)` does.
 """
 
 import math
@@ -15,60 +14,62 @@ from torch import Tensor
 from equilibria.core.budget import require_whole
 from equilibria.diagnostics.statistics import Estimate
 
-HIGHEST = torch.finfo(torch.float64).max  # accepts everything but infinite doubt
+HIGHEST = torch.finfo(torch.float64).max  # accepts everything but infinite uncertainty
 
 
 class RiskCoverage(NamedTuple):
     """The error among the k least doubtful of n answers, for k = 1..n."""
 
     coverage: Tensor  # (n,) k / n
-    risk: Tensor  # (n,) the expected share of wrong ones, equal doubts being taken in random order
-    doubt: Tensor  # (n,) of the k-th answer
+    risk: Tensor  # (n,) the expected share of wrong ones, equal uncertainties being taken in random order
+    uncertainty: Tensor  # (n,) of the k-th answer
 
 
 class Threshold(NamedTuple):
-    """The most doubt at which to answer, and what that does on the calibration set."""
+    """The most uncertainty at which to answer, and what that does on the calibration set."""
 
-    doubt: float  # -inf: nothing can be accepted
+    uncertainty: float  # -inf: nothing can be accepted
     coverage: float  # the share of answers that are accepted
     risk: float  # the share of wrong ones among these; NaN if there are none
 
 
-def risk_coverage(doubt: Tensor, wrong: Tensor) -> RiskCoverage:
+def risk_coverage(uncertainty: Tensor, wrong: Tensor) -> RiskCoverage:
     """How the error grows as more and more doubtful answers are accepted; `wrong` may be any loss."""
-    doubt, wrong = _checked(doubt, wrong)
-    values, place, count = doubt.unique(return_inverse=True, return_counts=True)  # sorted
-    loss = torch.zeros_like(values).index_add_(0, place, wrong) / count  # of each group of equal doubts
-    k = torch.arange(1, len(doubt) + 1, dtype=torch.float64)
-    return RiskCoverage(k / len(doubt), loss.repeat_interleave(count).cumsum(0) / k, values.repeat_interleave(count))
+    uncertainty, wrong = _checked(uncertainty, wrong)
+    values, place, count = uncertainty.unique(return_inverse=True, return_counts=True)  # sorted
+    loss = torch.zeros_like(values).index_add_(0, place, wrong) / count  # of each group of equal uncertainties
+    k = torch.arange(1, len(uncertainty) + 1, dtype=torch.float64)
+    return RiskCoverage(
+        k / len(uncertainty), loss.repeat_interleave(count).cumsum(0) / k, values.repeat_interleave(count)
+    )
 
 
-def aurc(doubt: Tensor, wrong: Tensor) -> float:
+def aurc(uncertainty: Tensor, wrong: Tensor) -> float:
     """The area under the risk-coverage curve: the mean risk over all coverages. Lower is better."""
-    return risk_coverage(doubt, wrong).risk.mean().item()
+    return risk_coverage(uncertainty, wrong).risk.mean().item()
 
 
 def auroc(
-    doubt: Tensor, wrong: Tensor, *, resamples: int = 1000, confidence: float = 0.95, rng: torch.Generator
+    uncertainty: Tensor, wrong: Tensor, *, resamples: int = 1000, confidence: float = 0.95, rng: torch.Generator
 ) -> Estimate:
-    """The probability that a wrong answer is doubted more than a right one, equal doubts counting half.
+    """The probability that a wrong answer is doubted more than a right one, equal uncertainties counting half.
 
     The interval is a percentile bootstrap that redraws the wrong and the right answers among themselves. It has
     no width when they are separated without exception, however few they are. NaN if all are right, or all wrong.
     """
-    doubt, wrong = _checked(doubt, wrong)
+    uncertainty, wrong = _checked(uncertainty, wrong)
     _require_yes_or_no(wrong)
-    values, place = doubt.unique(return_inverse=True)
+    values, place = uncertainty.unique(return_inverse=True)
     if wrong.min() == wrong.max():
-        return Estimate(math.nan, math.nan, math.nan, len(doubt))
+        return Estimate(math.nan, math.nan, math.nan, len(uncertainty))
     bad, good = (place[wrong == side].bincount(minlength=len(values)).double() for side in (1, 0))
     redrawn = [_redraw(counts, resamples, rng) for counts in (bad, good)]
     tail = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
     low, high = _auroc(*redrawn).quantile(tail).tolist()
-    return Estimate(_auroc(bad, good).item(), low, high, len(doubt))
+    return Estimate(_auroc(bad, good).item(), low, high, len(uncertainty))
 
 
-def threshold_for_overall_error(doubt: Tensor, wrong: Tensor, *, rate: float) -> Threshold:
+def threshold_for_overall_error(uncertainty: Tensor, wrong: Tensor, *, rate: float) -> Threshold:
     """A threshold at which a new answer is accepted *and* wrong with probability at most `rate`.
 
     Conformal risk control (Angelopoulos et al., 2022): the largest threshold at which
@@ -76,18 +77,18 @@ def threshold_for_overall_error(doubt: Tensor, wrong: Tensor, *, rate: float) ->
     calibration sets and the new example, which must be exchangeable with them. It is about all questions,
     answered or not, and says nothing about the share of errors among the answers that are accepted.
     """
-    doubt, wrong = _checked(doubt, wrong)
+    uncertainty, wrong = _checked(uncertainty, wrong)
     _require_yes_or_no(wrong)
     _require_rate("rate", rate)
-    allowed = math.floor(rate * (len(doubt) + 1) * (1 + 1e-12)) - 1  # 0.29 * 100 is below 29
-    bad = doubt[wrong == 1].sort().values
+    allowed = math.floor(rate * (len(uncertainty) + 1) * (1 + 1e-12)) - 1  # 0.29 * 100 is below 29
+    bad = uncertainty[wrong == 1].sort().values
     if allowed < 0:
-        return _threshold(-math.inf, doubt, wrong)
-    return _threshold(_below(bad[allowed].item()) if allowed < len(bad) else HIGHEST, doubt, wrong)
+        return _threshold(-math.inf, uncertainty, wrong)
+    return _threshold(_below(bad[allowed].item()) if allowed < len(bad) else HIGHEST, uncertainty, wrong)
 
 
 def threshold_for_accepted_error(
-    doubt: Tensor,
+    uncertainty: Tensor,
     wrong: Tensor,
     *,
     rate: float,
@@ -107,32 +108,32 @@ def threshold_for_accepted_error(
             each. The largest that passes is taken.
         thresholds: thresholds to test instead, chosen without this calibration set, the safest first. They are tested
             in this order at the full level until one fails, and the last that passes is taken. Better when many
-            doubts are equal: a rank never lies just above them.
+            uncertainties are equal: a rank never lies just above them.
     """
-    doubt, wrong = _checked(doubt, wrong)
+    uncertainty, wrong = _checked(uncertainty, wrong)
     _require_yes_or_no(wrong)
     _require_rate("rate", rate)
     _require_rate("confidence", confidence)
     require_whole("candidates", candidates, least=1, why="it is the number of thresholds to try")
 
     def passes(threshold: float, level: float) -> bool:
-        accepted = doubt <= threshold
+        accepted = uncertainty <= threshold
         return _binomial_tail(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level
 
     if thresholds is not None:
         passed = list(takewhile(lambda threshold: passes(threshold, 1 - confidence), thresholds))
-        return _threshold(passed[-1] if passed else -math.inf, doubt, wrong)
-    # Given the k-th smallest doubt, the examples strictly below it are independent draws from those that a threshold
-    # there accepts, so the count of wrong ones is binomial although the threshold comes from the data. That holds
+        return _threshold(passed[-1] if passed else -math.inf, uncertainty, wrong)
+    # Given the k-th smallest uncertainty, the examples strictly below it are independent draws from those that a
+    # threshold there accepts, so the count of wrong ones is binomial although the threshold comes from the data. That holds
     # for each rank alone: to test one rank after another until the first failure, thresholds must be fixed beforehand.
-    ranked = doubt.sort().values
-    cuts = [_below(ranked[k * len(doubt) // candidates].item()) for k in range(1, candidates)]
+    ranked = uncertainty.sort().values
+    cuts = [_below(ranked[k * len(uncertainty) // candidates].item()) for k in range(1, candidates)]
     passing = (cut for cut in (HIGHEST, *reversed(cuts)) if passes(cut, (1 - confidence) / candidates))
-    return _threshold(next(passing, -math.inf), doubt, wrong)
+    return _threshold(next(passing, -math.inf), uncertainty, wrong)
 
 
 def _auroc(bad: Tensor, good: Tensor) -> Tensor:
-    """From how many wrong and right answers have each doubt, (..., values) in increasing order."""
+    """From how many wrong and right answers have each uncertainty, (..., values) in increasing order."""
     below = good.cumsum(-1) - good / 2
     return (bad * below).sum(-1) / (bad.sum(-1) * good.sum(-1))
 
@@ -154,25 +155,26 @@ def _binomial_tail(k: int, n: int, rate: float) -> float:
     return (ways + i * math.log(rate) + (whole - i) * math.log1p(-rate)).logsumexp(0).exp().item()
 
 
-def _below(doubt: float) -> float:
+def _below(uncertainty: float) -> float:
     """The next smaller number: to accept up to there is to accept what is strictly less."""
-    return math.nextafter(doubt, -math.inf)
+    return math.nextafter(uncertainty, -math.inf)
 
 
-def _threshold(at: float, doubt: Tensor, wrong: Tensor) -> Threshold:
-    accepted = doubt <= at
+def _threshold(at: float, uncertainty: Tensor, wrong: Tensor) -> Threshold:
+    accepted = uncertainty <= at
     return Threshold(at, accepted.double().mean().item(), wrong[accepted].mean().item())
 
 
-def _checked(doubt: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
+def _checked(uncertainty: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
     """Both as float64 on the CPU."""
-    if doubt.ndim != 1 or doubt.shape != wrong.shape or not len(doubt):
+    if uncertainty.ndim != 1 or uncertainty.shape != wrong.shape or not len(uncertainty):
         raise ValueError(
-            f"doubt and wrong must be one number per example, got shapes {tuple(doubt.shape)} and {tuple(wrong.shape)}"
+            f"uncertainty and wrong must be one number per example, got shapes {tuple(uncertainty.shape)} and "
+            f"{tuple(wrong.shape)}"
         )
-    if bool(doubt.isnan().any()):
-        raise ValueError("a doubt is NaN; use infinity for answers that are not to be trusted at all")
-    return doubt.detach().cpu().double(), wrong.detach().cpu().double()
+    if bool(uncertainty.isnan().any()):
+        raise ValueError("a uncertainty is NaN; use infinity for answers that are not to be trusted at all")
+    return uncertainty.detach().cpu().double(), wrong.detach().cpu().double()
 
 
 def _require_yes_or_no(wrong: Tensor) -> None:

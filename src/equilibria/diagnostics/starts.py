@@ -14,7 +14,7 @@ class OtherStart(ABC):
     """A frozen dataclass that makes first states out of the states that a batch usually ends in."""
 
     @abstractmethod
-    def givers(self, batch: int, others: int, rng: torch.Generator) -> Tensor:
+    def givers(self, batch: int, restarts: int, rng: torch.Generator) -> Tensor:
         """Whose usual state each start is made from: (solves per example, batch)."""
 
     @abstractmethod
@@ -29,8 +29,8 @@ class Swapped(OtherStart):
     def __str__(self) -> str:
         return "swapped"
 
-    def givers(self, batch: int, others: int, rng: torch.Generator) -> Tensor:
-        return torch.stack(derangements(batch, others, rng))
+    def givers(self, batch: int, restarts: int, rng: torch.Generator) -> Tensor:
+        return torch.stack(derangements(batch, restarts, rng))
 
     def made_from(self, states: Tensor, rng: torch.Generator) -> Tensor:
         return states
@@ -49,8 +49,8 @@ class Noise(OtherStart):
     def __str__(self) -> str:
         return f"noise x {self.scale:g}"
 
-    def givers(self, batch: int, others: int, rng: torch.Generator) -> Tensor:
-        return torch.arange(batch).expand(others, batch)
+    def givers(self, batch: int, restarts: int, rng: torch.Generator) -> Tensor:
+        return torch.arange(batch).expand(restarts, batch)
 
     def made_from(self, states: Tensor, rng: torch.Generator) -> Tensor:
         size = flat(states).float().square().mean(1).sqrt()  # (rows,)
@@ -65,7 +65,7 @@ class Zeros(OtherStart):
     def __str__(self) -> str:
         return "zeros"
 
-    def givers(self, batch: int, others: int, rng: torch.Generator) -> Tensor:
+    def givers(self, batch: int, restarts: int, rng: torch.Generator) -> Tensor:
         return torch.arange(batch)[None]
 
     def made_from(self, states: Tensor, rng: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""How much to doubt an answer, without its label. To add a doubt: a `Doubt`, and a line in DOUBTS."""
+"""How uncertain an answer is, without its label. To add a measure: an `Uncertainty`, and a line in UNCERTAINTIES."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,8 +15,8 @@ from equilibria.diagnostics.alignment import alignment_score
 from equilibria.model import EquilibriumModel, Output
 
 
-class Doubt(ABC):
-    """A frozen dataclass that ranks answers: the more doubt, the less they are to be trusted."""
+class Uncertainty(ABC):
+    """A frozen dataclass that ranks answers: the more uncertainty, the less they are to be trusted."""
 
     def __call__(
         self,
@@ -27,7 +27,7 @@ class Doubt(ABC):
         solver: Solver | None = None,
         budget: Budget | None = None,
     ) -> Tensor:
-        """The doubt about each answer, (batch,) float64; infinite where it cannot be told because a solve diverged.
+        """The uncertainty of each answer, (batch,) float64; infinite where a solve diverged.
 
         `output` is what the model made of `x` with this solver and budget, if that is known already.
         """
@@ -35,18 +35,18 @@ class Doubt(ABC):
             if output is None:
                 solution = model.equilibrium(x, solver=solver, budget=budget, trace=False)
                 output = Output(model.readout(solution.z), solution)
-            doubt = self.measure(model, x, output, solver=solver, budget=budget).double()
-        return doubt.masked_fill(doubt.isnan() | (output.solution.status == Status.DIVERGED), math.inf)
+            uncertainty = self.measure(model, x, output, solver=solver, budget=budget).double()
+        return uncertainty.masked_fill(uncertainty.isnan() | (output.solution.status == Status.DIVERGED), math.inf)
 
     @abstractmethod
     def measure(
         self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
     ) -> Tensor:
-        """The doubt, (batch,); NaN where it cannot be told."""
+        """The uncertainty, (batch,); NaN where it cannot be told."""
 
 
 @dataclass(frozen=True)
-class Residual(Doubt):
+class Residual(Uncertainty):
     """|f(z) - z| / |f(z)|: has the state settled? Needs nothing but the solve itself.
 
     Says little under a budget with a tolerance, which all samples that have converged meet alike.
@@ -59,7 +59,7 @@ class Residual(Doubt):
 
 
 @dataclass(frozen=True)
-class Indecision(Doubt):
+class Indecision(Uncertainty):
     """1 - the softmax margin, the two largest probabilities apart; the narrowest of all positions.
 
     Classes are in dimension 1, positions in those behind it: an answer counts as a whole, and is as weak as
@@ -75,25 +75,25 @@ class Indecision(Doubt):
 
 
 @dataclass(frozen=True)
-class Misalignment(Doubt):
+class Misalignment(Uncertainty):
     """1 - the AA score: does the solve end elsewhere when it begins at other examples' states?
 
-    The others are those of the batch, so it needs more than `others` examples; calibrate on batches like those
+    The others are those of the batch, so it needs more than `restarts` examples; calibrate on batches like those
     that will come. Starts from which the solve diverges are left out, as by `alignment_score`.
     """
 
-    others: int = 10
+    restarts: int = 10
     seed: int = 0
 
     def measure(
         self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
     ) -> Tensor:
         rng = torch.Generator().manual_seed(self.seed)
-        return 1 - alignment_score(model, x, others=self.others, solver=solver, budget=budget, rng=rng).score
+        return 1 - alignment_score(model, x, restarts=self.restarts, solver=solver, budget=budget, rng=rng).score
 
 
 @dataclass(frozen=True)
-class Disagreement(Doubt):
+class Disagreement(Uncertainty):
     """Do solves from noise give the same answer? The share of positions where they say otherwise.
 
     Classes are in dimension 1. With `regression` it is the relative distance |other - answer| / |answer|, and in
@@ -128,7 +128,7 @@ class Disagreement(Doubt):
         return (other.argmax(1) != answer.argmax(1)).reshape(len(answer), -1).double().mean(1)
 
 
-DOUBTS: dict[str, type[Doubt]] = {
+UNCERTAINTIES: dict[str, type[Uncertainty]] = {
     "misalignment": Misalignment,
     "residual": Residual,
     "indecision": Indecision,

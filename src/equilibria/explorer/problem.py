@@ -133,7 +133,7 @@ class Problem:
         found = attack(
             self.model,
             self.instance.batch.x,
-            restarts=guesses,
+            guesses=guesses,
             updates=UPDATES,
             through=through,
             budget=Budget(self.asked.budget.steps),

@@ -26,7 +26,7 @@ MEASURED = {
     "mazes": "mazes of 9x9, 13x13, 25x25, 31x31, 59x59",
     "maze_steps": "steps of the large budget for each of these",
     "aligned_mazes": "mazes of each size with an AA score",
-    "others": "other starts of an AA score",
+    "restarts": "other starts of an AA score",
     "attacked": "examples of Table 1",
     "vectors": "digits, matrices or graphs of each difficulty",
 }

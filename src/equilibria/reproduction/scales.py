@@ -28,7 +28,7 @@ class Trial(NamedTuple):
     mazes: tuple[int, ...]  # of each of the sizes 9, 13, 25, 31, 59
     maze_steps: tuple[int, ...]  # the large budget for each
     aligned_mazes: int  # of each size, that get an AA score
-    others: int  # starts of an AA score
+    restarts: int  # starts of an AA score
     attacked: int  # examples of Table 1
     attacked_steps: int  # of the path-independent nets there
     updates: int  # of L-BFGS
@@ -134,7 +134,7 @@ def _paper() -> Scale:
             mazes=(500, 500, 500, 500, 500),
             maze_steps=(50, 100, 400, 600, 800),
             aligned_mazes=500,
-            others=10,
+            restarts=10,
             attacked=500,
             attacked_steps=500,
             updates=50,
@@ -205,7 +205,9 @@ def _laptop(paper: Scale) -> Scale:
             evaluation=Evaluation(finally_at=((10, 100, 500, 0),)),
         ),
         edge_factors=Factors(rates=(3e-3, 1e-3, 3.3e-4), depths=(8,), seeds=(0, 1)),
-        trial=paper.trial._replace(strings=40, mazes=(500, 500, 200, 40, 12), aligned_mazes=30, others=4, vectors=300),
+        trial=paper.trial._replace(
+            strings=40, mazes=(500, 500, 200, 40, 12), aligned_mazes=30, restarts=4, vectors=300
+        ),
     )
 
 
@@ -251,7 +253,7 @@ def _smoke(laptop: Scale) -> Scale:
             mazes=(4, 4, 3, 2, 2),
             maze_steps=(4, 5, 6, 6, 6),
             aligned_mazes=3,
-            others=2,
+            restarts=2,
             attacked=3,
             attacked_steps=6,
             updates=2,

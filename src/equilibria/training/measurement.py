@@ -47,7 +47,7 @@ def measure(
     *,
     examples: int,
     alignment_examples: int = 0,
-    others: int = 10,
+    restarts: int = 10,
     seed: int = SEED,
 ) -> Measurement:
     """Score fresh instances, and the AA of the first `alignment_examples` of them."""
@@ -67,8 +67,8 @@ def measure(
     score, status = torch.cat(scores).double(), torch.cat(statuses)
     alignment, lost = math.nan, 0
     if alignment_examples > 1:
-        others = min(others, alignment_examples - 1)
-        alignment, lost = _mean_alignment(model, batch.x[:alignment_examples].to(where), budget, others, seed)
+        restarts = min(restarts, alignment_examples - 1)
+        alignment, lost = _mean_alignment(model, batch.x[:alignment_examples].to(where), budget, restarts, seed)
     return Measurement(
         difficulty,
         budget.steps,
@@ -109,7 +109,7 @@ def evaluate(model: EquilibriumModel, task: Task, evaluation: Evaluation) -> lis
             evaluation.budget(steps),
             examples=evaluation.examples,
             alignment_examples=count,
-            others=2,
+            restarts=2,
             seed=SEED_DURING_TRAINING,
         )
         for difficulty, steps in evaluation.at
@@ -128,11 +128,11 @@ def _device(model: EquilibriumModel) -> torch.device:
 
 
 def _mean_alignment(
-    model: EquilibriumModel, x: torch.Tensor, budget: Budget, others: int, seed: int
+    model: EquilibriumModel, x: torch.Tensor, budget: Budget, restarts: int, seed: int
 ) -> tuple[float, int]:
-    """The mean AA score and the number of solves that diverged; in parts of bounded memory that have enough others."""
-    parts = max(1, min(len(x) // (others + 1), math.ceil(x.numel() / NUMBERS_AT_ONCE)))
+    """The mean AA score and the number of solves that diverged; in parts of bounded memory."""
+    parts = max(1, min(len(x) // (restarts + 1), math.ceil(x.numel() / NUMBERS_AT_ONCE)))
     rng = torch.Generator().manual_seed(seed)
-    found = [alignment_score(model, part, others=others, budget=budget, rng=rng) for part in x.tensor_split(parts)]
+    found = [alignment_score(model, part, restarts=restarts, budget=budget, rng=rng) for part in x.tensor_split(parts)]
     scores = torch.cat([one.score for one in found]).double()
     return scores.mean().item(), sum(int(one.diverged.sum()) for one in found)

@@ -27,7 +27,7 @@ def diagnose(
     solver: Solver | None = None,
     score: Callable[[Tensor, Tensor], Tensor] | None = None,
     higher_is_better: bool = True,
-    others: int = 5,
+    restarts: int = 5,
     attacks: bool = True,
     seed: int = 0,
     watch: Callable[[str, float], None] | None = None,
@@ -53,13 +53,13 @@ def diagnose(
         raise TypeError(f"inputs must be a tensor (batch, ...), got {described(inputs)}; torch.stack makes one of many")
     if len(inputs) < 2:
         raise ValueError("a diagnosis compares examples with each other; give at least two inputs")
-    require_whole("others", others, least=1, why="it is the number of other starts per example")
-    others = min(others, len(inputs) - 1)
+    require_whole("restarts", restarts, least=1, why="it is the number of other starts per example")
+    restarts = min(restarts, len(inputs) - 1)
     with _eval_mode(model):
         answers = Answers(check_model(model, inputs), targets, score, higher_is_better=higher_is_better)
         if watch:
             watch("the long run", 0.0)
-        patient = Patient(model, inputs, answers, budget=budget, solver=solver, others=others, seed=seed)
+        patient = Patient(model, inputs, answers, budget=budget, solver=solver, restarts=restarts, seed=seed)
         if answers.note:
             patient.notes.append(answers.note)
         random = not repeats_itself(model, inputs)

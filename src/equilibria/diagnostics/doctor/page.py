@@ -53,8 +53,10 @@ def page(report: Report) -> str:
         table(("what", "value", "how to read it"), facts(report)),
     ]
     if report.trust:
-        rows = [(row.doubt, number(row.auroc), f"{number(row.low)} .. {number(row.high)}") for row in report.trust]
-        parts += ["<h2>Which answers to trust</h2>", table(("doubt", "AUROC, right against wrong", "95 %"), rows)]
+        rows = [
+            (row.uncertainty, number(row.auroc), f"{number(row.low)} .. {number(row.high)}") for row in report.trust
+        ]
+        parts += ["<h2>Which answers to trust</h2>", table(("uncertainty", "AUROC, right against wrong", "95 %"), rows)]
     setting = f"{report.examples} examples, {report.steps} steps, {report.solver}, {report.seconds:.0f} s"
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     footer = f"<footer><p>{escape(setting)}; {escape(versions)}</p></footer>"

@@ -17,8 +17,8 @@ from equilibria.diagnostics._convergence import (
     Regime,
     affine_along,
     convergence,
-    in_doubt,
     limit_distance,
+    undecided,
     with_rate,
 )
 from equilibria.diagnostics._sensitivity import alike, sensitivity, untrained
@@ -61,11 +61,11 @@ class Patient:
         *,
         budget: Budget,
         solver: Solver | None,
-        others: int,
+        restarts: int,
         seed: int,
     ) -> None:
         self._model, self._x, self._answers, self._solver = model, x, answers, solver
-        self._others, self._seed = others, seed
+        self._restarts, self._seed = restarts, seed
         self._plain = Budget(budget.steps)
         # For solves that are made again and again: samples that are done may stop.
         self._often = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
@@ -96,7 +96,7 @@ class Patient:
 
     def contraction(self) -> Fields:
         """The rates at the limits, and the long run and the answers as seen in their light."""
-        wanted = in_doubt(self._run)
+        wanted = undecided(self._run)
         wanted[:FEW] = True  # whatever the others do, a few are told of
 
         def measure() -> bool:
@@ -132,20 +132,20 @@ class Patient:
         return {"curve": curve, "score": curve.score[-1] if curve.score else None}
 
     def alignment(self) -> Fields:
-        noisy = min(NOISY, self._others)
+        noisy = min(NOISY, self._restarts)
         return {
             "alignment": [
-                self._row(Swapped(), self._others),
+                self._row(Swapped(), self._restarts),
                 self._row(Noise(1.0), noisy),
                 self._row(Noise(10.0), noisy),
             ]
         }
 
-    def _row(self, start: OtherStart, others: int) -> AlignmentRow:
+    def _row(self, start: OtherStart, restarts: int) -> AlignmentRow:
         found = alignment_score(
             self._model,
             self._x,
-            others=others,
+            restarts=restarts,
             start=start,
             solver=self._solver,
             budget=self._often,
@@ -215,7 +215,7 @@ class Patient:
             x,
             solver=self._solver,
             budget=self._often,
-            restarts=[usual[partner.to(usual.device)], Noise(1.0).made_from(usual, rng)],
+            guesses=[usual[partner.to(usual.device)], Noise(1.0).made_from(usual, rng)],
             updates=UPDATES,
             through=min(self._plain.steps, THROUGH),
             rng=rng,
@@ -247,7 +247,7 @@ class Patient:
             return otherwise
 
     def trust(self) -> Fields:
-        """How well doubts tell right from wrong; those that need other starts are taken from the rows above."""
+        """How well uncertainties tell right from wrong; those that need other starts are taken from the rows above."""
         with torch.no_grad():
             output = Output(self._model.readout(self._usual.z), self._usual)
         wrong = self._answers.wrong(output.prediction)
@@ -255,16 +255,16 @@ class Patient:
             return {"trust": []}
         same = self._found[str(Noise(1.0))].same_answer
         assert same is not None
-        doubts = {
+        uncertainties = {
             "misalignment": 1 - self._found[str(Swapped())].score,
             "residual": self._usual.residual,
             "disagreement": 1 - same,
         }
         if self._answers.has_margin:
-            doubts["indecision"] = Indecision()(self._model, self._x, output)
+            uncertainties["indecision"] = Indecision()(self._model, self._x, output)
         told_by = []
-        for name, doubt in doubts.items():
-            told = auroc(doubt.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)
+        for name, uncertainty in uncertainties.items():
+            told = auroc(uncertainty.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)
             told_by.append(Trust(name, told.value, told.low, told.high))
         return {"trust": told_by}
 

@@ -52,7 +52,7 @@ class AlignmentRow:
 class Trust:
     """How well a number tells wrong answers from right ones: the AUROC with a 95 % interval, .5 being chance."""
 
-    doubt: str
+    uncertainty: str
     auroc: float
     low: float
     high: float
@@ -94,7 +94,7 @@ class Report:
     attacked_score: float | None
     sensitivity: float | None  # the share of the limits' variance that the input explains
     untrained_sensitivity: float | None  # of the same net before training, if it can be built
-    contraction: float | None  # the median of the spectral radii at the limits of a few, and of all that are in doubt
+    contraction: float | None  # the median of the spectral radii at the limits of a few, and of all that are undecided
     largest_stretch: float | None  # the median of the largest singular values
     start_influence: float | None  # the median norm of d state / d start after `start_influence_steps`
     start_influence_steps: int | None
@@ -202,10 +202,10 @@ def _curve_table(curve: Curve) -> Table:
 
 def _trust_table(trust: list[Trust]) -> Table:
     table = Table(box=None, title="Which answers to trust: AUROC of right against wrong", title_justify="left")
-    for heading in ("doubt", "AUROC", "95 %"):
+    for heading in ("uncertainty", "AUROC", "95 %"):
         table.add_column(heading)
     for row in trust:
-        table.add_row(row.doubt, number(row.auroc), f"{number(row.low)} .. {number(row.high)}")
+        table.add_row(row.uncertainty, number(row.auroc), f"{number(row.low)} .. {number(row.high)}")
     return table
 
 

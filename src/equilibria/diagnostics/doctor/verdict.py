@@ -70,12 +70,12 @@ def judge(
         blur = "of a random step: chance" if random else "in this precision: rounding"
     meaningless = behaviour == WORDS[Regime.COLLAPSE] and not start_matters  # the same end for all, from anywhere
     independent = None if meaningless else _path_independent(behaviour, end, early or bool(blur))
-    restless = curve.along_cycles > 1 - SAME
-    enough = curve.last_change if curve.last_change < curve.steps[-1] and not restless else None
+    unsettled = curve.along_cycles > 1 - SAME
+    enough = curve.last_change if curve.last_change < curve.steps[-1] and not unsettled else None
     more = _more_steps(behaviour, independent, curve, enough)
     where = _where_it_ends(behaviour, independent, worst, end, meaningless=meaningless, blur=blur)
     sentences = [_what_it_does(behaviour, regimes), where, _about_more_steps(behaviour, more, enough, curve)]
-    remedies = _remedies(behaviour, independent, more, early=early and not meaningless, restless=restless)
+    remedies = _remedies(behaviour, independent, more, early=early and not meaningless, unsettled=unsettled)
     if blur and independent is None and not meaningless:
         remedies += ["Diagnose it without chance." if random else "Diagnose in a higher precision."]
     return Verdict(behaviour, independent, more, enough, sentences, remedies)
@@ -209,20 +209,20 @@ def _where_it_ends(
 
 
 def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curve) -> str:
-    last, restless = curve.steps[-1], f"{curve.along_cycles:.0%} of the examples"
+    last, unsettled = curve.steps[-1], f"{curve.along_cycles:.0%} of the examples"
     score = ""
     if curve.best is not None and curve.score:
         best = curve.score[curve.steps.index(curve.best)]
         score = f"the score is best, {best:.4g}, after {curve.best} steps and {curve.score[-1]:.4g} after {last}"
     if _comes_and_goes(behaviour, curve):
-        why = f"it goes on changing for {restless}, so more steps will not help"
+        why = f"it goes on changing for {unsettled}, so more steps will not help"
         return f"The answer depends on the step at which it stops: {why}{'; ' * bool(score)}{score}."
     if score:
         return f"More steps hurt: {score}."
     if more == "will not help":
         there = f"answers stay the same from step {enough} on" if enough is not None else "it is not getting anywhere"
         return f"More steps than these will not help: {there}."
-    but = f"; but for {restless} it depends on the step at which it stops" if curve.along_cycles > 1 - SAME else ""
+    but = f"; but for {unsettled} it depends on the step at which it stops" if curve.along_cycles > 1 - SAME else ""
     if more == "will help":
         why = "more steps will help, as it goes to the same place from anywhere"
         return f"Answers still change at step {last}: {why}{but}."
@@ -233,13 +233,13 @@ def _about_more_steps(behaviour: str, more: str, enough: int | None, curve: Curv
     return f"More steps may help: answers changed until step {enough}."
 
 
-def _remedies(behaviour: str, independent: bool | None, more: str, *, early: bool, restless: bool) -> list[str]:
+def _remedies(behaviour: str, independent: bool | None, more: str, *, early: bool, unsettled: bool) -> list[str]:
     remedies = []
     if behaviour == WORDS[Regime.DIVERGENCE]:
         remedies += ["Give the cell a norm (channel norm or weight norm), or train with Jacobian regularisation."]
     if behaviour == WORDS[Regime.COLLAPSE]:
         remedies += ["Inject the input at every step, and check that it reaches the cell at a comparable size."]
-    if restless or behaviour in (WORDS[Regime.DRIFT], WORDS[Regime.QUASI_PERIODIC]):
+    if unsettled or behaviour in (WORDS[Regime.DRIFT], WORDS[Regime.QUASI_PERIODIC]):
         remedies += ["Train at random depths (Uniform), so that no step count is special, and with a norm in the cell."]
     if independent is False and behaviour != WORDS[Regime.DIVERGENCE]:
         remedies += ["Train from mixed starts (Mixed) and at random depths (Uniform): both promote path independence."]

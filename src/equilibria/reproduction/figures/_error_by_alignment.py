@@ -34,7 +34,7 @@ class ErrorByAlignment(Study):
     def plan(self, scale: Scale) -> list[Step]:
         count = scale.trial.vectors
         steps = (min(STEPS, scale.trial.steps),) * len(self.difficulties)
-        measure = Profile(self.difficulties, count, scale.trial.others, min(ALIGNED, count), steps)
+        measure = Profile(self.difficulties, count, scale.trial.restarts, min(ALIGNED, count), steps)
         return [Step(member, measure) for member in dense_nets(scale, self.task)]
 
     def draw(self, rows: Sequence[Row]) -> Figure:

@@ -23,7 +23,7 @@ def profile(scale: Scale, category: str, size: int) -> Profile:
     return Profile(
         (size,),
         examples,
-        trial.others,
+        trial.restarts,
         min(trial.aligned_mazes, examples) if size in ALIGNED else 0,
         (1 if "feedforward" in category else trial.maze_steps[place],),
         search=min(BEST_UP_TO, trial.maze_steps[place]) if "shallow" in category else 0,

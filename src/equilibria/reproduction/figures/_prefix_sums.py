@@ -30,13 +30,13 @@ def large(scale: Scale, category: str = "") -> Profile:
     trial = scale.trial
     steps = (trial.steps,) * len(LENGTHS)
     return Profile(
-        LENGTHS, trial.strings, trial.others, trial.strings, steps, solver="anderson", each=category == "mixed"
+        LENGTHS, trial.strings, trial.restarts, trial.strings, steps, solver="anderson", each=category == "mixed"
     )
 
 
 def as_trained(scale: Scale) -> Profile:
     """The solver and the depth of the training."""
-    return Profile(LENGTHS, scale.trial.strings, scale.trial.others, scale.trial.strings)
+    return Profile(LENGTHS, scale.trial.strings, scale.trial.restarts, scale.trial.strings)
 
 
 def at_large_budget(scale: Scale, *categories: str) -> list[Step]:

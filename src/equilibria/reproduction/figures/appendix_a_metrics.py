@@ -24,7 +24,7 @@ GRADES = {
     "attacked": "high / medium / low",
     "alignment": "high / medium / high",
 }
-EXAMPLES, STEPS, RESTARTS = 6, 64, 1
+EXAMPLES, STEPS, GUESSES = 6, 64, 1
 TYPICAL = {"jacobian": "median", "attacked": "value", "alignment": "value"}  # a few Jacobians may outweigh all others
 TWICE = 2.0  # the length of the states of a net that answers the same
 BACKWARD = 2  # forward evaluations that one backward evaluation costs, about
@@ -50,8 +50,8 @@ class Metrics(TableStudy):
             kind(*basic, size, **options)
             for kind, options in (
                 (JacobianNorm, {}),
-                (SwappedStarts, {"others": trial.others}),
-                (AdversarialStarts, {"updates": trial.updates, "restarts": RESTARTS}),
+                (SwappedStarts, {"restarts": trial.restarts}),
+                (AdversarialStarts, {"updates": trial.updates, "guesses": GUESSES}),
             )
             for size in (1.0, TWICE)
             if kind is not AdversarialStarts or size == 1.0  # a cosine like AA, and dear

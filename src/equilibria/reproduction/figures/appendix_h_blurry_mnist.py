@@ -31,7 +31,7 @@ class BlurryDigits(ErrorByAlignment):
 
     def plan(self, scale: Scale) -> list[Step]:
         """Also how well each net has learned: digits as blurred as in training, with the steps of the training."""
-        learned = Profile(self.easy, scale.trial.vectors, scale.trial.others, aligned=0)
+        learned = Profile(self.easy, scale.trial.vectors, scale.trial.restarts, aligned=0)
         return super().plan(scale) + [Step(member, learned) for member in dense_nets(scale, self.task)]
 
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:

@@ -104,7 +104,7 @@ def _stress(scale: Scale, task: str, *, dependent: bool) -> Stress:
     return Stress(
         DIFFICULTY[task],
         trial.attacked,
-        min(trial.others, trial.attacked - 1),
+        min(trial.restarts, trial.attacked - 1),
         trial.updates,
         RESTARTS,
         THROUGH,

@@ -27,9 +27,9 @@ class Stress(Measure):
 
     difficulty: int
     examples: int
-    others: int
-    updates: int
     restarts: int
+    updates: int
+    guesses: int
     through: int
     steps: int
     search: int = 0
@@ -42,13 +42,13 @@ class Stress(Measure):
             budget = Budget(best_steps(model, recipe.task, batch, recipe.solver, self.search))
         rng = torch.Generator().manual_seed(SEED)
         alignment, guessed, attacked, usual_score, attacked_score, diverged = [], [], [], [], [], 0
-        for part in split(batch, self.others + 1, at_once=max(1, AT_ONCE // self.restarts)):
-            aligned = alignment_score(model, part.x, others=self.others, budget=budget, rng=rng)
+        for part in split(batch, self.restarts + 1, at_once=max(1, AT_ONCE // self.guesses)):
+            aligned = alignment_score(model, part.x, restarts=self.restarts, budget=budget, rng=rng)
             found = attack(
                 model,
                 part.x,
                 budget=budget,
-                restarts=self.restarts,
+                guesses=self.guesses,
                 updates=self.updates,
                 through=self.through,
                 rng=rng,

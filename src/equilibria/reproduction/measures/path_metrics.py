@@ -72,10 +72,10 @@ class SwappedStarts(Metric):
     """The AA score."""
 
     metric = "alignment"
-    others: int = 5
+    restarts: int = 5
 
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
-        return alignment_score(model, x, others=self.others, **how).score
+        return alignment_score(model, x, restarts=self.restarts, **how).score
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class AdversarialStarts(Metric):
 
     metric = "attacked"
     updates: int = 50
-    restarts: int = 2
+    guesses: int = 2
 
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
-        return attack(model, x, updates=self.updates, restarts=self.restarts, **how).cosine
+        return attack(model, x, updates=self.updates, guesses=self.guesses, **how).cosine
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Profile(Measure):
 
     difficulties: tuple[int | float, ...]
     examples: int
-    others: int
+    restarts: int
     aligned: int  # of the examples, that get an AA score
     steps: tuple[int, ...] = ()
     solver: SolverName = "own"
@@ -109,12 +109,12 @@ class Profile(Measure):
         rng = torch.Generator().manual_seed(SEED)
         aligned = batch._replace(x=batch.x[: self.aligned], y=batch.y[: self.aligned])
         found = [
-            alignment_score(model, part.x, others=self.others, solver=solver, budget=budget, rng=rng)
-            for part in split(aligned, self.others + 1)
+            alignment_score(model, part.x, restarts=self.restarts, solver=solver, budget=budget, rng=rng)
+            for part in split(aligned, self.restarts + 1)
         ]
         numbers = {name: torch.cat([getattr(one.state, name) for one in found]) for name in ("cosine", *KERNELS)}
         numbers = {"alignment": numbers.pop("cosine")} | numbers
-        restless = (torch.cat([one.restless for one in found]) > 0) & self._may_settle(budget)
+        restless = (torch.cat([one.unsettled for one in found]) > 0) & self._may_settle(budget)
         row: dict[str, Any] = {name: mean(number) for name, number in numbers.items()}
         row |= {
             "aligned": len(restless),

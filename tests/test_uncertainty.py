@@ -9,7 +9,7 @@ from torch import nn
 
 from equilibria import Budget, EquilibriumModel
 from equilibria.diagnostics import (
-    DOUBTS,
+    UNCERTAINTIES,
     Disagreement,
     Indecision,
     Misalignment,
@@ -24,14 +24,14 @@ def model_of(cell, init=torch.zeros_like, readout=None) -> EquilibriumModel:
     return EquilibriumModel(nn.Identity(), cell, readout or nn.Identity(), init)
 
 
-# ---- doubts ----
+# ---- uncertainties ----
 
 
 def test_doubts_about_a_contraction_vanish_as_it_settles():
     problem = affine(batch=12, n=8)
     model = model_of(problem)
-    for doubt in (Residual(), Misalignment(others=3), Disagreement(regression=True)):
-        short, long = (doubt(model, problem.u, budget=Budget(steps)) for steps in (3, 100))
+    for uncertainty in (Residual(), Misalignment(restarts=3), Disagreement(regression=True)):
+        short, long = (uncertainty(model, problem.u, budget=Budget(steps)) for steps in (3, 100))
         assert short.shape == (12,)
         assert short.dtype == torch.float64
         assert (short > long).all()
@@ -54,7 +54,7 @@ def test_disagreement_is_the_share_of_positions():
 def test_misalignment_is_one_minus_the_alignment():
     """States that stay where they are: other examples' states are at known angles."""
     x = torch.eye(4, dtype=torch.float64)
-    found = Misalignment(others=3)(model_of(lambda z, x: z, init=lambda x: x), x, budget=Budget(3))
+    found = Misalignment(restarts=3)(model_of(lambda z, x: z, init=lambda x: x), x, budget=Budget(3))
     torch.testing.assert_close(found, torch.ones(4, dtype=torch.float64))
 
 
@@ -75,29 +75,29 @@ def test_divergence_is_infinite_doubt_and_nobody_elses():
         init=lambda x: x,
         readout=lambda z: torch.cat((-z, z), 1).nan_to_num(),
     )
-    for doubt in (Residual(), Indecision(), Disagreement(), Misalignment(others=3)):
-        found = doubt(model, x, budget=Budget(3000))
+    for uncertainty in (Residual(), Indecision(), Disagreement(), Misalignment(restarts=3)):
+        found = uncertainty(model, x, budget=Budget(3000))
         assert found[[0, 2]].tolist() == [math.inf, math.inf]
         assert found[[1, 3]].isfinite().all()
 
 
-@pytest.mark.parametrize("name", DOUBTS)
+@pytest.mark.parametrize("name", UNCERTAINTIES)
 def test_a_solve_that_is_known_is_not_needed_again(name):
     net = ConvNet(8).build(PrefixSum(), seed=0)
     x = PrefixSum().sample(12, 10, rng()).x
     budget = Budget(6)
     with torch.no_grad():
         output = net(x, budget=budget)
-    doubt = DOUBTS[name]()
-    assert torch.equal(doubt(net, x, output, budget=budget), doubt(net, x, budget=budget))
-    assert doubt(net, x, budget=Budget(7)).shape == (12,)
+    uncertainty = UNCERTAINTIES[name]()
+    assert torch.equal(uncertainty(net, x, output, budget=budget), uncertainty(net, x, budget=budget))
+    assert uncertainty(net, x, budget=Budget(7)).shape == (12,)
 
 
 def test_answers_without_classes():
     model = model_of(lambda z, x: z / 2 + x)
-    for doubt in (Indecision(), Disagreement()):
+    for uncertainty in (Indecision(), Disagreement()):
         with pytest.raises(ValueError, match=r"no classes.*regression=True"):
-            doubt(model, column(1.0, 2.0))
+            uncertainty(model, column(1.0, 2.0))
 
 
 # ---- predict ----
@@ -110,27 +110,27 @@ def test_predict_answers_as_the_model_does():
     prediction, solution = net(x, budget=Budget(9))
     assert torch.equal(answer.prediction, prediction)
     assert not answer.prediction.requires_grad
-    assert torch.equal(answer.doubt, solution.residual.double())
+    assert torch.equal(answer.uncertainty, solution.residual.double())
     assert not answer.abstained.any()
 
 
-@pytest.mark.parametrize("name", DOUBTS)
+@pytest.mark.parametrize("name", UNCERTAINTIES)
 def test_predict_keeps_to_a_threshold(name):
     """What the calibration accepted, predict accepts on the same inputs, to the last bit."""
     net = ConvNet(8).build(PrefixSum(), seed=0)
     batch = PrefixSum().sample(60, 6, rng())
-    doubt, budget = DOUBTS[name](), Budget(8)
-    everything = net.predict(batch.x, doubt=doubt, budget=budget)
+    uncertainty, budget = UNCERTAINTIES[name](), Budget(8)
+    everything = net.predict(batch.x, uncertainty=uncertainty, budget=budget)
     wrong = torch.arange(60) % 3 == 0
-    threshold = threshold_for_overall_error(everything.doubt, wrong, rate=0.1)
-    answer = net.predict(batch.x, abstain_above=threshold.doubt, doubt=doubt, budget=budget)
+    threshold = threshold_for_overall_error(everything.uncertainty, wrong, rate=0.1)
+    answer = net.predict(batch.x, threshold=threshold.uncertainty, uncertainty=uncertainty, budget=budget)
     assert (~answer.abstained).double().mean().item() == pytest.approx(threshold.coverage)
     assert int((wrong & ~answer.abstained).sum()) <= 5
-    assert torch.equal(answer.abstained, answer.doubt > threshold.doubt)
+    assert torch.equal(answer.abstained, answer.uncertainty > threshold.uncertainty)
 
 
 def test_predict_abstains_from_what_diverged():
     model = model_of(lambda z, x: torch.where(x > 0, expanding(z), z / 2 + 1), init=lambda x: x)
-    answer = model.predict(column(1.0, -1.0), abstain_above=1e-3, budget=Budget(3000))
-    assert answer.doubt[0] == math.inf
+    answer = model.predict(column(1.0, -1.0), threshold=1e-3, budget=Budget(3000))
+    assert answer.uncertainty[0] == math.inf
     assert answer.abstained.tolist() == [True, False]
