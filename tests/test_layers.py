@@ -23,6 +23,7 @@ LAYERS = [  # modules, or packages with everything in them
     "model",
     "io.files",
     "io.describe",
+    "io.pages",
     "tasks",
     "nets",
     "io.folders",

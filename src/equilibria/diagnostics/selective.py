@@ -1,6 +1,7 @@
 """Answering selectively: how errors fall as the doubtful answers are withheld, and where to draw the line.
 
-Every function takes `uncertainty`, (n,), by which answers are ranked, and `wrong`, (n,). An answer is accepted when its uncertainty is at most a threshold, which is what `model.predict(x, threshold=threshold)` does.
+Every function takes `uncertainty`, (n,), by which answers are ranked, and `wrong`, (n,). An answer is accepted when its
+uncertainty is at most a threshold, as in `model.predict(x, threshold=threshold)`.
 """
 
 import math
@@ -124,8 +125,8 @@ def threshold_for_accepted_error(
         passed = list(takewhile(lambda threshold: passes(threshold, 1 - confidence), thresholds))
         return _threshold(passed[-1] if passed else -math.inf, uncertainty, wrong)
     # Given the k-th smallest uncertainty, the examples strictly below it are independent draws from those that a
-    # threshold there accepts, so the count of wrong ones is binomial although the threshold comes from the data. That holds
-    # for each rank alone: to test one rank after another until the first failure, thresholds must be fixed beforehand.
+    # threshold there accepts, so the count of wrong ones is binomial although the threshold comes from the data. That
+    # holds for each rank alone: to test ranks in turn until the first failure, thresholds must be fixed beforehand.
     ranked = uncertainty.sort().values
     cuts = [_below(ranked[k * len(uncertainty) // candidates].item()) for k in range(1, candidates)]
     passing = (cut for cut in (HIGHEST, *reversed(cuts)) if passes(cut, (1 - confidence) / candidates))
