@@ -1,15 +1,46 @@
-"""Flags that exchange a part of a recipe: they decide which other flags there are, so they are read first."""
+"""The recipe and the kinds of its parts in the arguments of `train`.
 
+They decide which other flags exist, so they are read before tyro reads the rest.
+"""
+
+import os
+from pathlib import Path
 from typing import Any
 
-from equilibria.training import Recipe
+from equilibria.io.describe import nearest
+from equilibria.training import RECIPES, Recipe, Run
 from equilibria.training.recipe import KINDS
 
-POINTS = {"evaluation.at": 2, "evaluation.finally_at": 4}  # numbers per point; they must fit an exchanged task
+POINTS = {"evaluation.at": 2, "evaluation.finally_at": 4}  # numbers per point; they must fit a new task
+TEXT_FLAGS = ("--out", "--name", "--source")  # their values may look like recipes
 
 
-def exchanged(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
-    """Exchange the parts whose kind the arguments name; those arguments are used up, the rest is returned."""
+def find_recipe(name: str) -> tuple[Recipe, Path | None]:
+    """Return a recipe of the library, of a JSON file, or of a run folder, and that folder."""
+    if name in RECIPES:
+        return RECIPES[name], None
+    path = Path(name)
+    if (path / "recipe.json").is_file():
+        return Run(path).recipe, path
+    if path.is_file():
+        return Recipe.load(path), None
+    looks_like_a_path = path.suffix == ".json" or name.count(os.sep) > 1
+    reason = "no such file or run folder" if looks_like_a_path else nearest(name, list(RECIPES))
+    raise ValueError(f"there is no recipe {name!r}; {reason}")
+
+
+def recipe_first(arguments: list[str]) -> list[str] | None:
+    """Move the recipe to the front of the arguments of `train`; None if there is none."""
+    places = [
+        i
+        for i, word in enumerate(arguments)
+        if not word.startswith("-") and not (i and arguments[i - 1] in TEXT_FLAGS) and (not i or _is_recipe(word))
+    ]
+    return [arguments[places[0]], *arguments[: places[0]], *arguments[places[0] + 1 :]] if places else None
+
+
+def replace_parts(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
+    """Replace the parts whose kind the arguments name; return the recipe and the remaining arguments."""
     flags = _flags(arguments)
     if recipe.pretraining is None and any(path.startswith("pretraining.") for path in flags):
         recipe = recipe.override({"pretraining": {"steps": max(1, recipe.optim.steps // 2)}})
@@ -23,8 +54,12 @@ def exchanged(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
     return (recipe.override(changes) if changes else recipe), _without(arguments, changes)
 
 
+def _is_recipe(word: str) -> bool:
+    return word in RECIPES or Path(word).is_file() or (Path(word) / "recipe.json").is_file()
+
+
 def _flags(arguments: list[str]) -> dict[str, list[str]]:
-    """Dotted names and the words that follow each."""
+    """Return the dotted name of each flag with the words that follow it."""
     flags: dict[str, list[str]] = {}
     values: list[str] = []
     for word in arguments:
@@ -52,7 +87,7 @@ def _path(flag: str) -> str:
 
 
 def _is_part(recipe: Recipe, changes: dict[str, Any], path: str) -> bool:
-    """Whether a part is there, in the recipe or in what it is being exchanged for."""
+    """Whether the recipe, or a part that replaces one of its parts, has a part at this path."""
     parents = {name: value for name, value in changes.items() if name not in POINTS and name != "task"}
     part: Any = recipe.override(parents) if parents else recipe
     for name in path.split("."):
@@ -68,7 +103,7 @@ def _kinds(path: str, values: list[str]) -> Any:
         return [] if value == "none" else value.split(",")
     if path == "pretraining":
         if value != "none":
-            raise ValueError(f"--pretraining can be 'none', got {value!r}; to have it, set --pretraining.steps")
+            raise ValueError(f"--pretraining can only be 'none', got {value!r}; to add one, set --pretraining.steps")
         return None
     return value
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from equilibria.cli.executors import Where
+from equilibria.cli.executors import ExecutorFlags
 from equilibria.cli.options import Flag
 from equilibria.training import Machine
 
@@ -28,7 +28,7 @@ class Reproduce:
     """smoke (seconds, for tests), laptop, or paper (the paper's own settings)."""
     out: Path = Path("results")
     """Folder in which every scale has a folder of its own."""
-    where: Annotated[Where, tyro.conf.arg(name="")] = Where()
+    where: Annotated[ExecutorFlags, tyro.conf.arg(name="")] = ExecutorFlags()
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     check: Flag = False
     """Train and write nothing: measure again from the weights that are there and compare with the recorded rows, and
