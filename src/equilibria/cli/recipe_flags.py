@@ -41,7 +41,10 @@ def recipe_first(arguments: list[str]) -> list[str] | None:
 
 def replace_parts(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
     """Replace the parts whose kind the arguments name; return the recipe and the remaining arguments."""
-    flags = _flags(arguments)
+    groups = split_flags(arguments)
+    flags: dict[str, list[str]] = {}
+    for path, (flag, *words) in groups:
+        flags.setdefault(path, []).extend([flag.partition("=")[2], *words] if "=" in flag else words)
     if recipe.pretraining is None and any(path.startswith("pretraining.") for path in flags):
         recipe = recipe.override({"pretraining": {"steps": max(1, recipe.optim.steps // 2)}})
     changes: dict[str, Any] = {}
@@ -51,39 +54,22 @@ def replace_parts(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[st
             changes[path] = [numbers[i : i + size] for i in range(0, len(numbers), size)]
         elif path in ("extras", "pretraining") or _is_part(recipe, changes, path):
             changes[path] = _kinds(path, flags[path])
-    return (recipe.override(changes) if changes else recipe), _without(arguments, changes)
+    rest = [word for path, words in groups if path not in changes for word in words]
+    return (recipe.override(changes) if changes else recipe), rest
 
 
 def _is_recipe(word: str) -> bool:
     return word in RECIPES or Path(word).is_file() or (Path(word) / "recipe.json").is_file()
 
 
-def _flags(arguments: list[str]) -> dict[str, list[str]]:
-    """Return the dotted name of each flag with the words that follow it."""
-    flags: dict[str, list[str]] = {}
-    values: list[str] = []
+def split_flags(arguments: list[str]) -> list[tuple[str, list[str]]]:
+    """Split arguments before every flag; return the dotted name of each flag with its words, the flag included."""
+    groups: list[tuple[str, list[str]]] = []
     for word in arguments:
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            values = flags.setdefault(_path(name), [])
-            values += [value] if equals else []
-        else:
-            values.append(word)
-    return flags
-
-
-def _without(arguments: list[str], used: dict[str, Any]) -> list[str]:
-    rest, skipping = [], False
-    for word in arguments:
-        if word.startswith("--"):
-            skipping = _path(word.partition("=")[0]) in used
-        if not skipping:
-            rest.append(word)
-    return rest
-
-
-def _path(flag: str) -> str:
-    return flag.removeprefix("--").replace("-", "_")
+        if word.startswith("--") or not groups:
+            groups.append((word.partition("=")[0].removeprefix("--").replace("-", "_"), []))
+        groups[-1][1].append(word)
+    return groups
 
 
 def _is_part(recipe: Recipe, changes: dict[str, Any], path: str) -> bool:

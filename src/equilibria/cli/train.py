@@ -13,12 +13,12 @@ from rich.console import Console
 
 from equilibria.cli.options import Flag, TrackerName, use_threads
 from equilibria.cli.progress_bar import TrainingBar, measurement_table
-from equilibria.cli.recipe_flags import find_recipe, recipe_first, replace_parts
+from equilibria.cli.recipe_flags import find_recipe, recipe_first, replace_parts, split_flags
 from equilibria.training import RECIPES, Measurement, Recipe, Run, train
 from equilibria.training.machine import Machine
 from equilibria.training.team import Team
 
-KEPT = ("--device", "--precision", "--compile", "--track", "--save-every")  # flags that a resumed run needs again
+KEPT = ("device", "precision", "compile", "track", "save_every")  # flags that a resumed run needs again
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,8 @@ def resume_command(folder: Path, arguments: list[str]) -> str:
     """Return the command that resumes a run: its folder has the recipe, `arguments` has the other flags."""
     name = f".{os.sep}{folder}" if str(folder) in RECIPES else str(folder)
     words = ["equilibria", "train", name, "--threads", str(torch.get_num_threads())]
-    kept = False
-    for word in arguments[1:]:
-        if word.startswith("--"):
-            kept = word.partition("=")[0] in KEPT
-        words += [word] if kept else []
-    return shlex.join(words)
+    kept = [word for flag, group in split_flags(arguments) if flag in KEPT for word in group]
+    return shlex.join(words + kept)
 
 
 def with_recipe(arguments: list[str]) -> tuple[Train, list[str]]:
