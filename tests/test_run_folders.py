@@ -196,13 +196,13 @@ def test_nothing_outside_the_folder_is_written(tmp_path, name, kind):
 
 def test_a_damaged_run_does_not_hide_the_others(tmp_path, capsys):
     short = replace(RECIPE, optim=Optim(steps=2, batch=4))
-    for name in ("good", "summary", "metrics", "recipe", "link"):
+    for name in ("good", "summary", "metrics", "recipe", "folder"):
         train(short, tmp_path / name)
-    (tmp_path / "summary" / "summary.json").write_text("{}")
+    (tmp_path / "summary" / "summary.json").write_text("[]")
     (tmp_path / "metrics" / "metrics.jsonl").write_text("[[/bold]]\n")
     (tmp_path / "recipe" / "recipe.json").write_text("[1]")
-    (tmp_path / "link" / "recipe.json").unlink()
-    (tmp_path / "link" / "recipe.json").symlink_to("nowhere")
+    (tmp_path / "folder" / "recipe.json").unlink()
+    (tmp_path / "folder" / "recipe.json").mkdir()
     states = {Path(row["folder"]).name: row["state"] for row in table(tmp_path)}
     assert states.pop("good") == "finished"
     assert len(states) == 4
