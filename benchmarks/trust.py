@@ -4,7 +4,7 @@
 
 All uncertainties rank the same answers. `all lengths` mixes easy and hopeless ones; `border` keeps only the lengths
 at which the net is sometimes right, so that the length does not give the answer away. The last lines calibrate a
-threshold on one half of the answers, for at most so many errors among those accepted, and count on the other. One thread.
+threshold on one half of the answers for a largest error rate among those accepted, and test it on the other half.
 """
 
 import math
