@@ -30,13 +30,12 @@ from equilibria.diagnostics.selective import (
     RiskCoverage,
     Threshold,
     aurc,
-    auroc,
     risk_coverage,
     threshold_for_accepted_error,
     threshold_for_overall_error,
 )
 from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, Zeros, derangements
-from equilibria.diagnostics.statistics import Estimate, bootstrap
+from equilibria.diagnostics.statistics import Estimate, auroc, bootstrap
 from equilibria.diagnostics.uncertainty import (
     UNCERTAINTIES,
     Disagreement,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from equilibria.core.budget import require_whole
-from equilibria.diagnostics.statistics import Estimate
+from equilibria.diagnostics.statistics import binomial_cdf, require_ranking
 
 HIGHEST = torch.finfo(torch.float64).max  # accepts everything but infinite uncertainty
 
@@ -36,7 +36,7 @@ class Threshold(NamedTuple):
 
 def risk_coverage(uncertainty: Tensor, wrong: Tensor) -> RiskCoverage:
     """How the error grows as more and more doubtful answers are accepted; `wrong` may be any loss."""
-    uncertainty, wrong = _checked(uncertainty, wrong)
+    uncertainty, wrong = require_ranking(uncertainty, wrong)
     values, place, count = uncertainty.unique(return_inverse=True, return_counts=True)  # sorted
     loss = torch.zeros_like(values).index_add_(0, place, wrong) / count  # of each group of equal uncertainties
     k = torch.arange(1, len(uncertainty) + 1, dtype=torch.float64)
@@ -50,26 +50,6 @@ def aurc(uncertainty: Tensor, wrong: Tensor) -> float:
     return risk_coverage(uncertainty, wrong).risk.mean().item()
 
 
-def auroc(
-    uncertainty: Tensor, wrong: Tensor, *, resamples: int = 1000, confidence: float = 0.95, rng: torch.Generator
-) -> Estimate:
-    """The probability that a wrong answer is doubted more than a right one, equal uncertainties counting half.
-
-    The interval is a percentile bootstrap that redraws the wrong and the right answers among themselves. It has
-    no width when they are separated without exception, however few they are. NaN if all are right, or all wrong.
-    """
-    uncertainty, wrong = _checked(uncertainty, wrong)
-    _require_yes_or_no(wrong)
-    values, place = uncertainty.unique(return_inverse=True)
-    if wrong.min() == wrong.max():
-        return Estimate(math.nan, math.nan, math.nan, len(uncertainty))
-    bad, good = (place[wrong == side].bincount(minlength=len(values)).double() for side in (1, 0))
-    redrawn = [_redraw(counts, resamples, rng) for counts in (bad, good)]
-    tail = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
-    low, high = _auroc(*redrawn).quantile(tail).tolist()
-    return Estimate(_auroc(bad, good).item(), low, high, len(uncertainty))
-
-
 def threshold_for_overall_error(uncertainty: Tensor, wrong: Tensor, *, rate: float) -> Threshold:
     """A threshold at which a new answer is accepted *and* wrong with probability at most `rate`.
 
@@ -78,8 +58,7 @@ def threshold_for_overall_error(uncertainty: Tensor, wrong: Tensor, *, rate: flo
     calibration sets and the new example, which must be exchangeable with them. It is about all questions,
     answered or not, and says nothing about the share of errors among the answers that are accepted.
     """
-    uncertainty, wrong = _checked(uncertainty, wrong)
-    _require_yes_or_no(wrong)
+    uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
     _require_rate("rate", rate)
     allowed = math.floor(rate * (len(uncertainty) + 1) * (1 + 1e-12)) - 1  # 0.29 * 100 is below 29
     bad = uncertainty[wrong == 1].sort().values
@@ -111,15 +90,14 @@ def threshold_for_accepted_error(
             in this order at the full level until one fails, and the last that passes is taken. Better when many
             uncertainties are equal: a rank never lies just above them.
     """
-    uncertainty, wrong = _checked(uncertainty, wrong)
-    _require_yes_or_no(wrong)
+    uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
     _require_rate("rate", rate)
     _require_rate("confidence", confidence)
     require_whole("candidates", candidates, least=1, why="it is the number of thresholds to try")
 
     def passes(threshold: float, level: float) -> bool:
         accepted = uncertainty <= threshold
-        return _binomial_tail(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level
+        return binomial_cdf(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level
 
     if thresholds is not None:
         passed = list(takewhile(lambda threshold: passes(threshold, 1 - confidence), thresholds))
@@ -133,29 +111,6 @@ def threshold_for_accepted_error(
     return _threshold(next(passing, -math.inf), uncertainty, wrong)
 
 
-def _auroc(bad: Tensor, good: Tensor) -> Tensor:
-    """From how many wrong and right answers have each uncertainty, (..., values) in increasing order."""
-    below = good.cumsum(-1) - good / 2
-    return (bad * below).sum(-1) / (bad.sum(-1) * good.sum(-1))
-
-
-def _redraw(counts: Tensor, resamples: int, rng: torch.Generator) -> Tensor:
-    """Bootstrap samples of a histogram: (resamples, values)."""
-    total = int(counts.sum())
-    drawn = torch.multinomial(counts, resamples * total, replacement=True, generator=rng).view(resamples, total)
-    return torch.zeros(resamples, len(counts), dtype=counts.dtype).scatter_add_(
-        1, drawn, torch.ones((), dtype=counts.dtype).expand_as(drawn)
-    )
-
-
-def _binomial_tail(k: int, n: int, rate: float) -> float:
-    """P(at most k of n) when each has probability `rate`."""
-    i = torch.arange(k + 1, dtype=torch.float64)
-    whole = torch.tensor(n, dtype=torch.float64)
-    ways = torch.lgamma(whole + 1) - torch.lgamma(i + 1) - torch.lgamma(whole - i + 1)
-    return (ways + i * math.log(rate) + (whole - i) * math.log1p(-rate)).logsumexp(0).exp().item()
-
-
 def _below(uncertainty: float) -> float:
     """The next smaller number: to accept up to there is to accept what is strictly less."""
     return math.nextafter(uncertainty, -math.inf)
@@ -164,23 +119,6 @@ def _below(uncertainty: float) -> float:
 def _threshold(at: float, uncertainty: Tensor, wrong: Tensor) -> Threshold:
     accepted = uncertainty <= at
     return Threshold(at, accepted.double().mean().item(), wrong[accepted].mean().item())
-
-
-def _checked(uncertainty: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
-    """Both as float64 on the CPU."""
-    if uncertainty.ndim != 1 or uncertainty.shape != wrong.shape or not len(uncertainty):
-        raise ValueError(
-            f"uncertainty and wrong must be one number per example, got shapes {tuple(uncertainty.shape)} and "
-            f"{tuple(wrong.shape)}"
-        )
-    if bool(uncertainty.isnan().any()):
-        raise ValueError("a uncertainty is NaN; use infinity for answers that are not to be trusted at all")
-    return uncertainty.detach().cpu().double(), wrong.detach().cpu().double()
-
-
-def _require_yes_or_no(wrong: Tensor) -> None:
-    if bool(((wrong != 0) & (wrong != 1)).any()):
-        raise ValueError("wrong must be 0 or 1 (or bool) for each example; decide first what counts as wrong")
 
 
 def _require_rate(name: str, value: float) -> None:

@@ -30,8 +30,8 @@ from equilibria.diagnostics.doctor.rates import Rates
 from equilibria.diagnostics.doctor.report import AlignmentRow, Trust
 from equilibria.diagnostics.doctor.restart_limits import OtherEnds
 from equilibria.diagnostics.doctor.shown_paths import shown_paths, spaced
-from equilibria.diagnostics.selective import auroc
 from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, derangements
+from equilibria.diagnostics.statistics import auroc
 from equilibria.diagnostics.uncertainty import Indecision
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solvers import Anderson, Picard
