@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.core.similarity import Usual
+from equilibria.core.similarity import References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import Plane, principal_plane, random_plane
 from equilibria.explorer.frames import Packer, plain
@@ -110,7 +110,7 @@ def _found(solution: Solution, starts: Starts) -> dict[str, Any]:
     if starts.lenders is None:
         return found
     # The mean that centring takes off is that of this input and of those that lent their states.
-    usual = Usual(torch.cat((solution.z[:1], starts.lenders.z)), torch.cat((lost[:1], _lost(starts.lenders))))
+    usual = References(torch.cat((solution.z[:1], starts.lenders.z)), torch.cat((lost[:1], _lost(starts.lenders))))
     good = ~lost[swapped] & ~_lost(starts.lenders)
     if not bool(lost[0]) and bool(good.any()):
         ends = solution.z[swapped][good]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from equilibria.core._prepare import computed_once
+from equilibria.core._prepare import precompute_weights
 from equilibria.core._tree import noise_like
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver, Stepwise
@@ -53,7 +53,7 @@ class Problem:
         model = catalogue.model(asked.net)
         self.evaluations = 0
         with torch.no_grad():
-            cell = computed_once(model.cell)
+            cell = precompute_weights(model.cell)
 
         def breathing(z: Tensor, *injection: Any) -> Tensor:
             self.evaluations += 1
