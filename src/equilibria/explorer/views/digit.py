@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.view import Input, Instance, View, text
+from equilibria.explorer.views.view import Input, DrawnInput, View, to_base64
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.blurry_mnist import MEAN, SPREAD, blurred
 from equilibria.tasks.digits import Digits, load_digits
@@ -22,7 +22,7 @@ class Digit(View):
     stride = 0.5
     edits = "Choose a digit and its blur."
 
-    def instance(self, task: Task, wanted: Input) -> Instance:
+    def instance(self, task: Task, wanted: Input) -> DrawnInput:
         folder: Any = getattr(task, "folder", None)
         try:
             digits = _digits(folder)
@@ -40,16 +40,16 @@ class Digit(View):
         x = ((image - MEAN) / SPREAD).flatten(1)
         y = digits.test_labels[index].long()
         shown = 255 * image[0] / image.max().clamp(min=1e-6)  # or the most blurred would be too pale to see
-        drawing = {"side": 28, "picture": text(shown), "sharp": text(digits.test_images[index]), "label": y.item()}
-        return Instance(Batch(x, y, wanted.difficulty), drawing)
+        drawing = {"side": 28, "picture": to_base64(shown), "sharp": to_base64(digits.test_images[index]), "label": y.item()}
+        return DrawnInput(Batch(x, y, wanted.difficulty), drawing)
 
-    def places(self, instance: Instance) -> int:
+    def places(self, instance: DrawnInput) -> int:
         return 10
 
-    def painted(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return (255 * prediction.softmax(1).nan_to_num(0)).round().to(torch.uint8)
 
-    def share(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """The probability of the right digit."""
         return prediction.softmax(1)[:, instance.drawing["label"]]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d, pad
 
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.view import Input, Instance, View, sampled, text, with_doubt
+from equilibria.explorer.views.view import Input, DrawnInput, View, sample, to_base64, with_error_bit
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.mazes import GREEN, RED, is_open
 
@@ -25,8 +25,8 @@ class Maze(View):
     stride = 2.0
     edits = "Click or drag to draw and remove walls; drag the start and the end."
 
-    def instance(self, task: Task, wanted: Input) -> Instance:
-        batch = sampled(task, wanted.difficulty, wanted.seed)
+    def instance(self, task: Task, wanted: Input) -> DrawnInput:
+        batch = sample(task, wanted.difficulty, wanted.seed)
         grid = is_open(batch.x)[0, 1:-1:2, 1:-1:2].clone()  # (side, side) lattice points
         colours = batch.x[0, :, 1:-1:2, 1:-1:2]
         begin, end = (_only(colours, colour) for colour in (GREEN, RED))
@@ -51,27 +51,27 @@ class Maze(View):
             row, column = (2 * part + 1 for part in divmod(place, side))
             x[:, row : row + 2, column : column + 2] = torch.tensor(colour, dtype=x.dtype)[:, None, None]
         y = _pixels(path.view(side, side)).long()
-        drawing = {"side": side, "open": text(grid), "begin": begin, "end": end, "path": ways.places}
+        drawing = {"side": side, "open": to_base64(grid), "begin": begin, "end": end, "path": ways.places}
         note = NO_WAY if not ways.number else SEVERAL if ways.number > 1 else ""
-        return Instance(Batch(x[None], y[None], wanted.difficulty), drawing, note, ways.number == 1)
+        return DrawnInput(Batch(x[None], y[None], wanted.difficulty), drawing, note, ways.number == 1)
 
-    def places(self, instance: Instance) -> int:
+    def places(self, instance: DrawnInput) -> int:
         return instance.drawing["side"] ** 2
 
-    def painted(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         on = prediction.softmax(1)[:, 1:]  # (rows, 1, h, w)
         wrong = self._wrong(prediction, instance)[:, None].float()
         on, wrong = (crop[:, :, 1:-1, 1:-1] for crop in (on, wrong))  # without the border, points are 2 x 2 pixels
-        return with_doubt(avg_pool2d(on, 2).flatten(1), max_pool2d(wrong, 2).flatten(1))
+        return with_error_bit(avg_pool2d(on, 2).flatten(1), max_pool2d(wrong, 2).flatten(1))
 
-    def share(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """Of the pixels that are on the way or said to be, those that are both."""
         open_, y = is_open(instance.batch.x), instance.batch.y == 1
         said = (prediction.argmax(1) == 1) & open_
         share = (said & y).flatten(1).sum(1) / (said | y).flatten(1).sum(1).clamp(min=1)
         return share if instance.judged else torch.full_like(share, torch.nan)
 
-    def _wrong(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def _wrong(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         wrong = (prediction.argmax(1) != instance.batch.y) & is_open(instance.batch.x)
         return wrong if instance.judged else torch.zeros_like(wrong)
 

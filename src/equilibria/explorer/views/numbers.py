@@ -8,13 +8,13 @@ from torch import Tensor
 from equilibria.explorer.limits import Refused
 from equilibria.explorer.views.view import (
     Input,
-    Instance,
+    DrawnInput,
     View,
     as_levels,
     constant_error,
-    flipped_places,
-    sampled,
-    text,
+    checked_flips,
+    sample,
+    to_base64,
 )
 from equilibria.tasks import Batch, Task
 
@@ -24,14 +24,14 @@ ROOM = 1.1  # numbers up to this times the largest of the target can be told apa
 class Numbers(View):
     drawing = "numbers"
 
-    def instance(self, task: Task, wanted: Input) -> Instance:
-        batch = sampled(task, wanted.difficulty, wanted.seed)
+    def instance(self, task: Task, wanted: Input) -> DrawnInput:
+        batch = sample(task, wanted.difficulty, wanted.seed)
         batch = self.flipped(batch, wanted) if wanted.flips else batch
         x, y = (values.double().reshape(-1) for values in (batch.x, batch.y))
         inside, scale = x.abs().max().item(), ROOM * y.abs().max().item()
-        drawing = {"side": round(len(x) ** 0.5), "values": text(as_levels(x, inside)), "inside": inside}
-        drawing |= {"target": text(as_levels(y, scale)), "scale": scale}
-        found = Instance(batch, drawing)
+        drawing = {"side": round(len(x) ** 0.5), "values": to_base64(as_levels(x, inside)), "inside": inside}
+        drawing |= {"target": to_base64(as_levels(y, scale)), "scale": scale}
+        found = DrawnInput(batch, drawing)
         found.drawing["constant"] = constant_error(task, found)
         return found
 
@@ -39,13 +39,13 @@ class Numbers(View):
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
         """With some signs changed."""
 
-    def places(self, instance: Instance) -> int:
+    def places(self, instance: DrawnInput) -> int:
         return instance.batch.y.numel()
 
-    def painted(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return as_levels(prediction.flatten(1), instance.drawing["scale"])
 
-    def share(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """How much of the best constant's error is gone."""
         error = (prediction.flatten(1) - instance.batch.y.flatten(1)).square().mean(1)
         return (1 - error / instance.drawing["constant"]).clamp(0, 1)
@@ -61,7 +61,7 @@ class Matrix(Numbers):
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
         a = batch.x[0].double().clone()
         side = len(a)
-        for place in flipped_places(wanted, a.numel()):
+        for place in checked_flips(wanted, a.numel()):
             row, column = divmod(place, side)
             if row == column:
                 raise Refused(422, "an element of the diagonal must stay positive; change another")
@@ -79,5 +79,5 @@ class Edges(Numbers):
 
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
         edges = batch.x.clone()
-        edges.view(-1)[flipped_places(wanted, edges.numel())] *= -1
+        edges.view(-1)[checked_flips(wanted, edges.numel())] *= -1
         return Batch(edges, edges, batch.difficulty)
