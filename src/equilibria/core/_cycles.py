@@ -23,7 +23,7 @@ class Window:
         self._distances = z.new_empty(WINDOW, len(z))
         self._seen = 0
 
-    def see(self, z: Tensor) -> None:
+    def observe(self, z: Tensor) -> None:
         """Note the next state."""
         self._distances[self._seen] = torch.linalg.vector_norm(z.detach() - self._first, dim=1)
         self._seen += 1

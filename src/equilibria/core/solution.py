@@ -20,6 +20,9 @@ class Status(IntEnum):
     DIVERGED = 3  # the state became infinite or NaN
 
 
+ACTIVE = -1  # stands for a Status while a row is being solved
+
+
 class Step(NamedTuple):
     """What `on_step` sees at each evaluation: the rows still being solved."""
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from equilibria.core._tree import take
 from equilibria.core.budget import Budget, require_whole
-from equilibria.core.loop import Solver, Solving
+from equilibria.core.loop import Solver, Stepwise
 from equilibria.core.similarity import cosine, nothing
-from equilibria.core.solution import Status
+from equilibria.core.solution import ACTIVE, Status
 
 
 class Why(IntEnum):
@@ -26,7 +26,7 @@ class Why(IntEnum):
     DIVERGED = Status.DIVERGED
     UNCHANGED = 4  # its answer has been the same for long enough
     DEADLINE = 5  # the time ran out
-    THINKING = -1  # it has not
+    THINKING = ACTIVE  # it has not
 
 
 class Streak(NamedTuple):
@@ -131,55 +131,50 @@ def think(
         )
     end = math.inf if deadline is None else time.monotonic() + deadline
     with torch.no_grad():
-        solving = Solving(cell, z0, injection, solver=solver, budget=budget, trace=False)
+        stepwise = Stepwise(cell, z0, injection, solver=solver, budget=budget, trace=False)
         restarted = None
         if restarts is not None:
-            again = torch.arange(len(restarts), device=z0.device) % len(z0)
-            restarted = Solving(cell, restarts, take(injection, again), solver=solver, budget=budget, trace=False)
-    # A generator of its own, so that mistakes show and the clock starts at this call, not at the first thought.
-    return _thoughts(solving, restarted, readout, budget.steps, every, until, end)
+            example = torch.arange(len(restarts), device=z0.device) % len(z0)
+            restarted = Stepwise(cell, restarts, take(injection, example), solver=solver, budget=budget, trace=False)
+    # A separate generator, so that errors are raised and the clock starts at this call, not at the first thought.
+    return _thoughts(stepwise, restarted, readout, budget.steps, every, until, end)
 
 
 @torch.no_grad()
 def _thoughts(
-    solving: Solving,
-    restarted: Solving | None,
+    stepwise: Stepwise,
+    restarted: Stepwise | None,
     readout: Callable[[Tensor], Tensor],
     last: int,
     every: int,
     until: Unchanged | None,
     end: float,
 ) -> Generator[Thought, None, None]:
-    active = solving.active
-    thinking = torch.ones_like(active.running)  # (batch,) at the last look
+    thinking = stepwise.active  # (batch,) at the last thought
     prediction = streak = None
-    stride = every if end == math.inf else 1  # with a deadline the clock is read at every step
-    while len(active):
-        look = min(solving.done + every, last)
-        while len(active) and solving.done < look:
-            solving.run(min(solving.done + stride, look))
-            if restarted is not None:
-                restarted.run(solving.done)
-            if time.monotonic() >= end:
-                break
-        step, z = solving.done, active.current()
+    for step in stepwise.run(every if end == math.inf else 1):  # with a deadline, read the clock at every step
+        if restarted is not None:
+            restarted.step(step - restarted.taken)
+        if step % every and step < last and time.monotonic() < end and bool(stepwise.active.any()):
+            continue
+        z = stepwise.z
         prediction = _read(readout, z, thinking, prediction)
         if until is not None:
             streak = until.streak(streak, prediction, step)
-            finite = z.isfinite().reshape(len(z), -1).all(1)  # the others diverge, whatever is read from them
-            solving.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
+            finite = z.isfinite().reshape(len(z), -1).all(1)  # other rows diverge, whatever is read from them
+            stepwise.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
         if step == last:
-            solving.stop(thinking)
+            stepwise.stop(thinking)
         elif time.monotonic() >= end:
-            solving.stop(thinking, Why.DEADLINE)
-        why, steps = active.ends()
+            stepwise.stop(thinking, Why.DEADLINE)
+        why = stepwise.status
         thinking = why == Why.THINKING
         alignment = None
         if restarted is not None:
-            states = restarted.active.current()  # (restarts * batch, *state)
+            states = restarted.z  # (restarts * batch, *state)
             alignment = _alignment(z, states)
             restarted.stop(~thinking.repeat(len(states) // len(z)), Why.EXHAUSTED)
-        yield Thought(step, prediction, z, why, torch.where(thinking, step, steps), alignment)
+        yield Thought(step, prediction, z, why, stepwise.steps, alignment)
 
 
 def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before: Tensor | None) -> Tensor:

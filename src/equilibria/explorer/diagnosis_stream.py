@@ -9,7 +9,7 @@ from torch import Tensor
 from equilibria.core.similarity import Usual
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import Plane, principal_plane, random_plane
-from equilibria.explorer.frames import Packer, plain, residual_of_all
+from equilibria.explorer.frames import Packer, plain
 from equilibria.explorer.problem import Limits, Preparing, Problem
 from equilibria.explorer.solve_stream import described, reported, status_name
 from equilibria.explorer.views import judged
@@ -46,15 +46,12 @@ def diagnosing(problem: Problem) -> Iterator[dict[str, Any]]:
     with torch.no_grad():
         solving = problem.solving(starts.states)
         packer.add(_seen(problem, starts.states, torch.full((rows,), torch.nan), plane))
-        for step in range(1, problem.asked.budget.steps + 1):
-            solving.run(step)
-            if not len(solving.active) and solving.done < step:
-                break
-            packer.add(_seen(problem, solving.active.current(), residual_of_all(solving.active, rows), plane))
+        for _ in solving.run():
+            packer.add(_seen(problem, solving.z, torch.where(solving.active, solving.residual, torch.nan), plane))
             if packer.due():
                 yield packer.packet()
         yield from packer.rest()
-        yield _found(solving.solution(), starts)
+        yield _found(solving.result(), starts)
 
 
 def _starts(problem: Problem) -> Preparing[Starts]:
@@ -81,8 +78,8 @@ def _plane(problem: Problem, starts: Tensor) -> Plane:
         solving, seen = problem.solving(starts), []
         for step in AHEAD:
             if step <= problem.asked.budget.steps:
-                solving.run(step)
-                seen.append(solving.active.current().flatten(1).clone())
+                solving.step(step - solving.taken)
+                seen.append(solving.z.flatten(1).clone())
     plane = principal_plane(torch.cat(seen)[None])
     return Plane(plane.origin.to(starts.dtype), plane.directions.to(starts.dtype))
 

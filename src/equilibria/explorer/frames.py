@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 OFTEN = 1 / 30  # seconds between two packets
@@ -54,11 +53,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return value
-
-
-def residual_of_all(active: Any, batch: int) -> Tensor:
-    """The last relative residual of every row, (batch,); NaN for those that have stopped."""
-    found = torch.full((batch,), torch.nan)
-    running = active.running.nonzero()[:, 0]
-    found[active.rows[running]] = active.residual[running].float()
-    return found

@@ -11,7 +11,7 @@ from torch import Tensor
 from equilibria.core._prepare import computed_once
 from equilibria.core._tree import noise_like
 from equilibria.core.budget import Budget
-from equilibria.core.loop import Solver, Solving
+from equilibria.core.loop import Solver, Stepwise
 from equilibria.diagnostics import attack
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.limits import LARGEST_SEED, MOST_OTHERS, Refused
@@ -75,11 +75,11 @@ class Problem:
                 raise Refused(422, f"{self.asked.net.path} cannot take this input: {error}") from error
         return self.usual_start.numel()
 
-    def solving(self, starts: Tensor) -> Solving:
+    def solving(self, starts: Tensor) -> Stepwise:
         """A solve of the input from each of the starts, (rows, *state)."""
         rows = len(starts)
         many = tuple(part.expand(rows, *part.shape[1:]) for part in self.injection)
-        return Solving(self.model.cell, starts, many, solver=self.solver, budget=self.asked.budget)
+        return Stepwise(self.model.cell, starts, many, solver=self.solver, budget=self.asked.budget)
 
     def limits_of_others(self, count: int, seed: int) -> Preparing[Limits]:
         """Where other inputs of the same difficulty end: `count` of them."""
@@ -100,11 +100,10 @@ class Problem:
         with torch.no_grad():
             injection = self.model.inject(x)
             start = self.model.init(*injection)
-            solving = Solving(self.model.cell, start, injection, solver=self.solver, budget=budget, trace=False)
-            for until in range(0, budget.steps, REPORTED):
-                solving.run(min(budget.steps, until + REPORTED))
-                yield solving.done / budget.steps
-            solution = solving.solution()
+            solving = Stepwise(self.model.cell, start, injection, solver=self.solver, budget=budget, trace=False)
+            for taken in solving.run(every=REPORTED):
+                yield taken / budget.steps
+            solution = solving.result()
             return Limits(solution.z, solution.status)
 
     def start(self) -> Preparing[Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.core.solution import Status
-from equilibria.explorer.frames import Packer, plain, residual_of_all
+from equilibria.explorer.frames import Packer, plain
 from equilibria.explorer.problem import Preparing, Problem, T
 from equilibria.explorer.views import judged
 
@@ -48,15 +48,12 @@ def thinking(problem: Problem) -> Iterator[dict[str, Any]]:
         solving = problem.solving(start)
         packer.add(*_seen(problem, start, torch.tensor([torch.nan])))
         yield packer.packet()
-        for step in range(1, problem.asked.budget.steps + 1):
-            solving.run(step)
-            if not len(solving.active) and solving.done < step:
-                break
-            packer.add(*_seen(problem, solving.active.current(), residual_of_all(solving.active, 1)))
+        for _ in solving.run():
+            packer.add(*_seen(problem, solving.z, torch.where(solving.active, solving.residual, torch.nan)))
             if packer.due():
                 yield packer.packet()
         yield from packer.rest()
-        solution = solving.solution()
+        solution = solving.result()
     yield {
         "event": "done",
         "status": status_name(int(solution.status[0]), solution.residual[0].item()),
