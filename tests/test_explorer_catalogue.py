@@ -9,9 +9,9 @@ import pytest
 import torch
 from explorer_server import RESULTS
 
-from equilibria.explorer import figures as studies
 from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.problem import KEPT_NUMBERS, Kept
+from equilibria.explorer.figures import list_figures
+from equilibria.explorer.problem import CACHED_NUMBERS, SolveCache
 
 GOOD = "edge_copy/fast/seed-0"
 
@@ -92,7 +92,7 @@ def test_studies_are_not_read_through_links_and_odd_points_are_left_out(root):
     (root.parent / "secret.json").write_text((study / "points.json").read_text())
     (root / "50% #1" / "linked").mkdir()
     (root / "50% #1" / "linked" / "points.json").symlink_to(root.parent / "secret.json")
-    found = studies.found(Catalogue([root]))
+    found = list_figures(Catalogue([root]))
     (figure,) = found["figures"]
     assert (len(figure["points"]), figure["left_out"]) == (1, 1)
     assert [report["address"] for report in found["reports"]] == ["studies/0/50%25%20%231/report.html"]
@@ -102,11 +102,11 @@ def test_studies_are_not_read_through_links_and_odd_points_are_left_out(root):
 
 def test_what_is_kept_for_later_has_a_bound():
     """Four quarters of the memory: those that came last."""
-    kept, quarter = Kept(), torch.zeros(KEPT_NUMBERS // 4)
+    cache, quarter = SolveCache(), torch.zeros(CACHED_NUMBERS // 4)
     given = [(quarter.clone(),) for _ in range(9)]
     for number, states in enumerate(given):
-        assert kept.put(("others", number), states) is states
-    assert kept.numbers == KEPT_NUMBERS
-    found = [kept.get(("others", number)) for number in range(9)]
+        assert cache.put(("others", number), states) is states
+    assert cache.numbers == CACHED_NUMBERS
+    found = [cache.get(("others", number)) for number in range(9)]
     assert [one is states for one, states in zip(found, given, strict=True)] == [False] * 5 + [True] * 4
     assert found[:5] == [None] * 5

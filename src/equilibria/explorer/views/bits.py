@@ -1,8 +1,8 @@
-"""Prefix sums: bits to toggle, and the parities that a net says."""
+"""Prefix sums: bits to toggle, and the parities that a net answers."""
 
 from torch import Tensor
 
-from equilibria.explorer.views.view import Input, DrawnInput, View, checked_flips, sample, to_base64, with_error_bit
+from equilibria.explorer.views.view import DrawnInput, Input, View, checked_flips, sample, to_base64, with_error_bit
 from equilibria.tasks import Batch, Task
 
 
