@@ -70,7 +70,7 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
     scores = {}
     for name in ("fast", "path_dependent"):
         request = {"net": f"mazes/{name}/seed-0", "input": {"difficulty": 13, "seed": 6}, "steps": 60}
-        found = events(explorer, request | {"what": "diagnose", "others": 3})
+        found = events(explorer, request | {"what": "diagnose", "restarts": 3})
         opened = next(event for event in found if event["event"] == "opened")
         assert opened["starts"] == ["usual", "noise", "noise", "swapped", "swapped", "swapped"]
         ends = columns(found, "cosine")[-1]
@@ -101,7 +101,7 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
         (422, {"start": {"kind": "elsewhere"}}),
         (422, {"start": {"kind": "noise", "scale": 1e9}}),
         (422, {"solver": "newton"}),
-        (422, {"others": 11, "what": "diagnose"}),
+        (422, {"restarts": 11, "what": "diagnose"}),
         (422, {"colour": "red"}),
         (404, {"net": "mazes/fast/seed-9"}),
         (404, {"net": "../secret/net"}),
