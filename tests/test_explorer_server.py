@@ -2,7 +2,9 @@
 
 import base64
 import json
+import signal
 import struct
+import subprocess
 import time
 from contextlib import ExitStack
 from urllib.parse import urlsplit
@@ -10,7 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import torch
-from explorer_server import called, events, wait_until_left
+from explorer_server import called, events, solves, start_explorer, wait_until_left
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -103,6 +105,13 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
         (422, {"solver": "newton"}),
         (422, {"restarts": 11, "what": "diagnose"}),
         (422, {"colour": "red"}),
+        (422, {"start": {"kind": "noise", "scale": 10**400}}),
+        (422, {"start": {"kind": "noise", "scale": float("nan")}}),
+        (422, {"start": {"kind": ["noise"]}}),
+        (422, {"input": {"difficulty": 9, "seed": 2**31}}),
+        (422, {"input": {"difficulty": 9, "begin": "here"}}),
+        (422, {"input": {"difficulty": 9, "flips": [1.5]}}),
+        (422, {"tol": 2}),
         (404, {"net": "mazes/fast/seed-9"}),
         (404, {"net": "../secret/net"}),
         (404, {"net": "elsewhere/net"}),
@@ -242,3 +251,33 @@ def test_frames_of_a_socket_carry_their_request_and_steps(explorer):
             elif json.loads(message)["event"] == "done":
                 break
         assert steps == 21
+
+
+def test_an_interrupt_stops_solves_under_way_and_exits_cleanly(runs):
+    """A solve of an exiting process would end it with an abort (exit code 134) and tracebacks."""
+    with start_explorer(runs, stderr=subprocess.PIPE) as (address, process), socket(address) as page:
+        for number, start in enumerate(("usual", "attack")):
+            page.send(json.dumps({"id": number, **LONG, "start": {"kind": start}}))
+        while solves(address) < 2 or not isinstance(page.recv(timeout=30), bytes):
+            pass
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert time.monotonic() - begin < 10
+    assert process.returncode == 130
+    assert errors == "interrupted\n"
+
+
+def test_the_former_name_of_restarts_is_understood(explorer):
+    request = {"net": "prefix_sum/fast/seed-0", "input": {"difficulty": 8}, "steps": 5, "what": "diagnose", "noises": 0}
+    for name in ("restarts", "others"):
+        opened = next(event for event in events(explorer, request | {name: 2}) if event["event"] == "opened")
+        assert opened["starts"] == ["usual", "swapped", "swapped"]
+
+
+def test_a_request_with_invalid_unicode_is_refused_and_the_page_stays_open(explorer):
+    with socket(explorer) as page:
+        page.send(json.dumps({"id": 1, **MAZE, "\ud800": 1}))
+        assert json.loads(page.recv(timeout=30))["status"] == 422
+        page.send(json.dumps({"id": 2, **MAZE}))
+        assert json.loads(page.recv(timeout=30))["event"] == "input"

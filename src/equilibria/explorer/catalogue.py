@@ -169,6 +169,8 @@ def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet
     kind = next((name for name, known in TASKS.items() if isinstance(task, known)), type(task).__name__)
     if kind not in VIEWS:
         raise ValueError(f"the explorer has no view of the task {kind}")
+    if not all(map(is_number, (*task.train_difficulties, *task.test_difficulties))):
+        raise ValueError("the difficulties of its task are not finite numbers")
     name, measured = _read_summary(folder / "summary.json")
     steps: dict[float, int] = {}
     for one in measured:
