@@ -1,13 +1,12 @@
-"""Solve z = f(z, *injection), sample by sample: the one loop that iterates anything.
+"""Solve z = f(z, *injection) row by row: the `Solver` interface, the `Stepwise` solve, and `solve`.
 
-The loop evaluates `f` once per step and a solver only proposes where to go next, so one step is one
-cell evaluation whatever the solver. A sample that is done leaves the batch, and its rows of the state,
-of the injection and of the solver's memory leave with it.
+This is the only loop that iterates a cell. It evaluates `f` once per step, and the solver only proposes the next
+state, so one step is one cell evaluation for every solver. Finished rows leave the batch, together with their rows of
+the injection and of the solver's memory.
 """
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -19,15 +18,15 @@ from torch import Tensor
 from equilibria.core._active import ActiveSet
 from equilibria.core._cycles import WINDOW
 from equilibria.core._tree import leaves, take
-from equilibria.core.budget import Budget, Keep
+from equilibria.core.budget import Budget, Keep, KeptStates
 from equilibria.core.solution import ACTIVE, Carry, Solution, Status, Step
 
 
 class Solver(ABC):
-    """Proposes the next state from z and f(z). Sees flat (batch, n) states in float32 or better, never f.
+    """Proposes the next state from z and f(z), which are flat, (batch, n), in float32 or better. It never sees f.
 
-    A memory is None or a NamedTuple of tensors whose first dimension is the batch, so that rows of it
-    can leave, and of plain numbers, which all rows share. No row may influence another.
+    A memory is None or a NamedTuple of tensors, whose first dimension is the batch, and of plain numbers, which all
+    rows share. Rows of it leave when they finish. No row may influence another.
     """
 
     @abstractmethod
@@ -51,21 +50,21 @@ def solve(
     trace: bool = True,
     compact: bool = True,
 ) -> Solution:
-    """Iterate `z <- f(z, *injection)` from `z0` until each sample settles or the budget ends.
+    """Iterate `z <- f(z, *injection)` from `z0` until each row settles or the budget ends.
 
-    A solve that may stop early records no gradients, because a sample that has stopped would silently
-    lose its own. At `tol=0` autograd sees ordinary operations. To train, use `equilibria.gradients`.
+    A solve that may stop early records no gradients, because finished rows would silently lose theirs. With
+    `tol=0` autograd sees ordinary operations. To train, use `equilibria.gradients`.
 
     Args:
-        z0: the first state, (batch, *state), or a Solution to go on from: its samples that already meet
-            the budget's rules stay as they are, the others continue with their solver's memory.
-        injection: tensors whose first dimension is the batch, nested in tuples, lists or dicts. A tuple
-            is spread over f's arguments, anything else is one argument.
-        keep: after which numbers of evaluations, of this call, to keep the state or a function of it.
-        on_step: called at every evaluation; raise in it to stop.
-        trace: record the residual of every step. At `tol=0` that has a price, and without a trace only
-            the last residual is measured and cycles are not looked for.
-        compact: let rows that are done leave the batch; no for an `f` that needs the whole batch.
+        z0: the initial state, (batch, *state), or a Solution to continue: its rows that already meet the
+            budget's rules stay as they are, the others continue with their solver's memory.
+        injection: tensors whose first dimension is the batch, nested in tuples, lists or dicts. A tuple is
+            passed as several arguments to f, anything else as one.
+        keep: the numbers of evaluations in this call after which to keep the state or a function of it.
+        on_step: called at every evaluation. Raise an exception in it to stop.
+        trace: record the residual of every step. Without a trace and with `tol=0`, only the last residual is
+            measured and cycles are not detected, which makes steps cheaper.
+        compact: remove finished rows from the batch. Pass False for an `f` that needs the whole batch.
     """
     stepwise = Stepwise(
         f, z0, injection, solver=solver, budget=budget, keep=keep, on_step=on_step, trace=trace, compact=compact
@@ -75,9 +74,9 @@ def solve(
 
 
 class Stepwise:
-    """A solve that you step yourself: look at it, or stop rows of it, between any two steps.
+    """A solve under your control: inspect it, or stop rows, between any two steps.
 
-    Arguments are those of `solve`. `solve` is `Stepwise(...)`, `step(budget.steps)`, `result()`.
+    Takes the arguments of `solve`, which is `Stepwise(...)`, `step(budget.steps)`, `result()`.
     """
 
     taken: int  # steps taken so far in this solve
@@ -102,7 +101,7 @@ class Stepwise:
         _check(f, z0, injection)
         self.taken = 0
         self._solver, self._budget, self._on_step, self._trace = solver, budget, on_step, trace
-        self._kept = _Kept(keep, budget.steps)
+        self._kept = KeptStates(keep, budget.steps)
         self._measures = trace or budget.may_stop_early or on_step is not None
         self._windows = _windows(budget) if self._measures else ()
         propose = solver.propose
@@ -120,7 +119,7 @@ class Stepwise:
             )
             start = _resume(self._active, self._previous, solver, budget) if self._previous else None
             self._active.set_memory(solver.start(self._active.z) if start is None else start)
-            self._kept.observe(0, self._active)
+            self._kept.observe(0, self._active.current_z)
 
     def _grad_mode(self) -> torch.set_grad_enabled:
         return torch.set_grad_enabled(torch.is_grad_enabled() and not self._budget.may_stop_early)
@@ -146,10 +145,10 @@ class Stepwise:
                 active.propose()
                 if budget.halt_on_cycle and (budget.steps - step) % WINDOW == 0:
                     active.finish_cycling(budget.tol, steps=step)
-                self._kept.observe(step, active)
+                self._kept.observe(step, active.current_z)
 
     def _observed_steps(self, until: int) -> Iterable[int]:
-        """Every step up to `until`; or the first two, to check f, and the last, to measure it."""
+        """Every step up to `until`; or, if nothing is measured, the first two, to check f, and the last."""
         if self._measures or self._kept.at:
             return range(self.taken + 1, until + 1)
         return sorted(step for step in {1, 2, until} if self.taken < step <= until)
@@ -184,12 +183,12 @@ class Stepwise:
     @property
     def active(self) -> Tensor:
         """(batch,) bool: the rows that are still being solved."""
-        return self._active.current_status() == ACTIVE
+        return self.status == ACTIVE
 
     def stop(self, rows: Tensor, status: int | None = None) -> None:
-        """Finish active rows among `rows`, (batch,) bool, where they are.
+        """Finish the active ones of `rows`, (batch,) bool, in their present state.
 
-        `status` defaults to the one that they would have if the budget ended here.
+        `status` defaults to the status that they would have if the budget ended here.
         """
         active = self._active
         done = (active.mask & rows[active.rows]).nonzero()[:, 0]
@@ -199,18 +198,18 @@ class Stepwise:
         active.compact()
 
     def result(self) -> Solution:
-        """Finish all rows where they are, and return the solution."""
+        """Finish all rows in their present state and return the solution."""
         active, budget, previous = self._active, self._budget, self._previous
         with self._grad_mode():
-            solution = active.result(budget.tol, steps=self.taken, kept=self._kept.all(active))
+            solution = active.result(budget.tol, steps=self.taken, kept=self._kept.all(active.current_z))
             solution = replace(solution, carry=Carry(self._solver, budget, active.rows, active.memory))
             return _joined(previous, solution, trace=self._trace) if previous else solution
 
 
 def _windows(budget: Budget) -> range:
-    """The steps at which to begin watching for a cycle.
+    """The steps at which windows begin.
 
-    Windows end where the budget ends, and only a solve that halts on cycles needs more than the last one.
+    The last window ends with the budget. Only a solve that halts on cycles needs earlier ones.
     """
     last = max(1, budget.steps - WINDOW + 1)
     first = (last - 1) % WINDOW + 1 if budget.halt_on_cycle else last
@@ -235,10 +234,10 @@ def _resume(active: ActiveSet, previous: Solution, solver: Solver, budget: Budge
 
 
 def _reawakens(before: Budget, after: Budget) -> bool:
-    """Whether samples that stopped under one budget may have to go on under the next.
+    """Whether rows that finished under one budget may have to continue under the next.
 
-    Those have lost their memory, so then nobody keeps it: what a sample does must not depend on whether
-    another one had stopped.
+    Finished rows have lost their memory. All rows then start with a new one, because no row may depend on whether
+    another had finished.
     """
     stricter = before.tol > 0 and after.tol < before.tol
     return stricter or (before.halt_on_cycle and not after.halt_on_cycle)
@@ -249,33 +248,8 @@ def _joined(previous: Solution, solution: Solution, *, trace: bool) -> Solution:
     return replace(solution, residuals=residuals, steps=previous.steps + solution.steps)
 
 
-class _Kept:
-    """Collects what `keep` asks for."""
-
-    def __init__(self, keep: Keep | Iterable[int] | None, steps: int) -> None:
-        at, self._of = keep if isinstance(keep, Keep) else (() if keep is None else keep, None)
-        if not isinstance(at, Iterable):
-            raise TypeError(f"keep must list steps, got {at!r}; for example keep=[{at}]")
-        self.at = {operator.index(step) for step in at}
-        wrong = sorted(step for step in self.at if not 0 <= step <= steps)
-        if wrong:
-            raise ValueError(f"keep asks for steps {wrong}, outside 0..{steps}; raise the budget or leave them out")
-        self._kept: dict[int, Any] = {}
-
-    def observe(self, step: int, active: ActiveSet) -> None:
-        if step in self.at:
-            z = active.current_z()
-            self._kept[step] = self._of(z) if self._of is not None else z
-
-    def all(self, active: ActiveSet) -> dict[int, Any]:
-        """In order; when everything stopped early, the later steps hold the final states."""
-        for step in self.at - self._kept.keys():
-            self.observe(step, active)
-        return dict(sorted(self._kept.items()))
-
-
 def check_solver_and_budget(solver: Solver, budget: Budget) -> None:
-    """Raise unless these are what they should be."""
+    """Raise unless these are a Solver and a Budget."""
     if not isinstance(solver, Solver):
         known = ", ".join(sorted(f"{kind.__name__}()" for kind in Solver.__subclasses__()))
         raise TypeError(f"solver must be a Solver object, got {solver!r}; use one of {known}")
@@ -292,7 +266,7 @@ def _check(f: Any, z0: Any, injection: tuple) -> None:
         if tensor.ndim == 0 or len(tensor) != len(z0):
             raise ValueError(
                 f"the injection holds a tensor {_described(tensor)} but the state is {_described(z0)}; every injected "
-                "tensor needs the batch as its first dimension (let f close over what all samples share)"
+                "tensor needs the batch as its first dimension (let f close over what all rows share)"
             )
 
 

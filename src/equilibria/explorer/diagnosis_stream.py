@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.core.similarity import Usual
+from equilibria.core.similarity import References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import Plane, principal_plane, random_plane
 from equilibria.explorer.jobs import Event
@@ -102,11 +102,11 @@ def _done_event(solution: Solution, starts: Starts) -> Event:
         return event
     # Centring subtracts the mean limit of this input and of the other inputs.
     others_diverged = starts.others.status == Status.DIVERGED
-    usual = Usual(torch.cat((solution.z[:1], starts.others.z)), torch.cat((diverged[:1], others_diverged)))
+    references = References(torch.cat((solution.z[:1], starts.others.z)), torch.cat((diverged[:1], others_diverged)))
     good = ~diverged[swapped] & ~others_diverged
     if not bool(diverged[0]) and bool(good.any()):
         limits = solution.z[swapped][good]
-        agreement = usual.agreement(torch.zeros(len(limits), dtype=torch.long), limits)
+        agreement = references.agreement(torch.zeros(len(limits), dtype=torch.long), limits)
         named = {"alignment": agreement.cosine, "centred": agreement.centred, "distance": agreement.distance}
         event |= {name: finite_or_none(values.mean().item()) for name, values in named.items()}
     return event

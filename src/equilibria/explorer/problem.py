@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from equilibria.core._prepare import prepared
+from equilibria.core._prepare import prepare
 from equilibria.core._tree import noise_like
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver, Stepwise
@@ -66,7 +66,7 @@ class Problem:
         """A solve from each of the starts, (rows, *state); `injection` defaults to that of the input."""
         if injection is None:
             injection = tuple(part.expand(len(starts), *part.shape[1:]) for part in self.injection)
-        cell, injection = prepared(self.model.cell, injection)
+        cell, injection = prepare(self.model.cell, injection)
         return Stepwise(
             cell,
             starts,
@@ -161,7 +161,7 @@ class _Checkpointed(nn.Module):
 
     def prepare_solve(self, *injection: Any) -> tuple[Callable[..., Tensor], tuple]:
         """The prepared cell, with checkpoints, and its injection."""
-        cell, injection = prepared(self.cell, injection)
+        cell, injection = prepare(self.cell, injection)
         return _Checkpointed(cell, self.checkpoint), injection
 
 

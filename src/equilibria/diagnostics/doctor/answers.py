@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from equilibria.core.similarity import typical_length, vectors
+from equilibria.core.similarity import typical_norm, vectors
 
 CLOSE = 1e-2  # relative distance within which two lists of numbers are the same answer
 TIE = 1e-5  # the same for scores of classes: those that are no farther apart are equally large
@@ -67,13 +67,13 @@ class Answers:
     def expect(self, prediction: Tensor, precision: float) -> None:
         """Tell what usual predictions are, (batch, ...), and to what relative precision limits are known."""
         finite = prediction.reshape(len(prediction), -1).isfinite().all(1)
-        self._length, self._blur = typical_length(prediction[finite]), min(precision, BLURRED)
+        self._length, self._blur = typical_norm(prediction[finite]), min(precision, BLURRED)
 
     def same(self, one: Tensor, other: Tensor) -> Tensor:
         """Whether two predictions are the same answer: (rows,). What is not finite is no answer."""
         rounding = max(ROUNDING * torch.finfo(one.dtype).eps, self._blur)
         if not self.classes:
-            length = typical_length(one) if self._length is None else self._length
+            length = typical_norm(one) if self._length is None else self._length
             return _distance(one, other, length) <= max(CLOSE, rounding)
         same = self._label(one) == self._label(other)
         if not bool(same.all()):
@@ -95,7 +95,7 @@ class Answers:
         if self.classes:
             right = (self._label(prediction) == targets).reshape(len(prediction), -1).all(1)
             return (right & self._finite(prediction)).float()
-        return -_distance(targets, prediction, typical_length(self._targets))
+        return -_distance(targets, prediction, typical_norm(self._targets))
 
     def wrong(self, prediction: Tensor) -> Tensor | None:
         """Which answers are wrong, (batch,) bool; None if that is unknown or no matter of right and wrong."""
@@ -112,7 +112,7 @@ class Answers:
         if self._several:
             top, size = scores.amax(1), scores.abs().nan_to_num(0, 0, 0).amax(1)
             return top - scores.gather(1, self._label(other).unsqueeze(1)).squeeze(1) <= within * size
-        return scores.abs() <= within * (typical_length(scores) if self._length is None else self._length)
+        return scores.abs() <= within * (typical_norm(scores) if self._length is None else self._length)
 
     def _finite(self, prediction: Tensor) -> Tensor:
         """(rows,): whether the numbers that decide are; a class may be ruled out by minus infinity."""

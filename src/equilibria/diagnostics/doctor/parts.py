@@ -10,7 +10,7 @@ from torch import Tensor
 from equilibria.core._tree import rows
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import Agreement, Usual
+from equilibria.core.similarity import Agreement, References
 from equilibria.diagnostics._contraction import require_gradients, start_influence
 from equilibria.diagnostics._convergence import (
     UNSURE,
@@ -224,8 +224,8 @@ class Patient:
         at_rest = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
         with torch.no_grad():
             answers, answer = self._model.readout(self._usual.z), self._model.readout(found.limit)
-            state = Usual(self._usual.z, lost).agreement(example, found.limit)
-            readout = Usual(answers, lost).agreement(example, answer)
+            state = References(self._usual.z, lost).agreement(example, found.limit)
+            readout = References(answers, lost).agreement(example, answer)
         same = self._answers.same(answers[example], answer).double().masked_fill(unknown, torch.nan)
         state, readout = (
             Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in (state, readout)
