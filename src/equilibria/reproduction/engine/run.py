@@ -73,7 +73,7 @@ def reproduce(
     missing = store.missing(step for plan in plans.values() for step in plan)
     if missing:
         entries = sweep(
-            missing, store.nets, execute=execute, workers=workers, retry=retry, watch=audience.training, stop=stop
+            missing, store.nets, execute=execute, workers=workers, retry=retry, on_progress=audience.training, stop=stop
         )
         outcome.trained = [entry.recipe.id for entry in entries if entry.state == "finished"]
         _tell_lost(entries, plans, outcome)
