@@ -54,7 +54,7 @@ def test_the_report_is_whole_and_on_its_own(made):
     for fact in (
         "A <small> study",
         "Three nets & two measures.",
-        "The 1 of 18 figures and tables",
+        f"The 1 of {len(STUDIES) + 1} figures and tables that are finished test 2 claims of the paper",
         "small, solver",
         "numpy",
     ):

@@ -57,7 +57,7 @@ ALWAYS = (
     Departure(
         "mazes: training of the nets settled, implicit and phantom",
         "zero starts, fixed depths",
-        "mixed starts, depths of 16 to 40, gradients through the last 12 steps, noise on the state, batches of 50 mazes",
+        "mixed starts, depths of 16 to 40, gradients through the last 12 steps, noise on the state, 50 mazes a batch",
     ),
     Departure("mazes of each size in Figure 2, left", "10,000", "as in Figure 4"),
     Departure("strings of each length in Figure 2, right", "128", "as in Figure 4"),
