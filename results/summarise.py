@@ -210,7 +210,8 @@ def effort() -> str:
     return (
         f"The whole reproduction takes about {total.total / 3600:.0f} hours on one core: {total.training / 3600:.0f} "
         f"for training {total.nets} nets and {total.measuring / 3600:.0f} for {total.measurements} measurements. "
-        f"`{task}` accounts for {100 * most.total / total.total:.0f} % of the time, attacks for {100 * attacks / total.total:.0f} %.\n"
+        f"`{task}` accounts for {100 * most.total / total.total:.0f} % of the time, attacks for "
+        f"{100 * attacks / total.total:.0f} %.\n"
     )
 
 
