@@ -1,6 +1,7 @@
 """HTML pages from jinja2 templates: the one look that the diagnosis page and the reproduction report share."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 
@@ -9,7 +10,7 @@ def _environment() -> Any:
     import jinja2  # needed for pages alone, and slow to import
 
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("equilibria.io"),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
