@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from equilibria.io.files import DamagedFile
+from equilibria.reproduction.engine.accounts import environment
 from equilibria.reproduction.engine.claims import Claim
 from equilibria.reproduction.engine.drawing import save
-from equilibria.reproduction.engine.environment import environment
 from equilibria.reproduction.engine.figure import Step, Study
 from equilibria.reproduction.engine.measure import Failure, measure_all
 from equilibria.reproduction.engine.store import Block, Key, Store, labelled, write_if_new
