@@ -2,8 +2,10 @@
 
 import errno
 import hashlib
+import math
 import os
 from pathlib import Path
+from typing import Any
 
 
 class DamagedFile(ValueError):
@@ -51,3 +53,12 @@ def read_checked(path: Path, expected: str) -> bytes:
     if not digest(content).startswith(expected):
         raise DamagedFile(f"{path} is damaged: its SHA-256 is not {expected}...; restore it from a copy")
     return content
+
+
+def nan_to_null(data: Any) -> Any:
+    """The same nested lists and dicts with None in place of numbers that are not finite, which JSON cannot hold."""
+    if isinstance(data, dict):
+        return {name: nan_to_null(value) for name, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [nan_to_null(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
