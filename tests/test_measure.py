@@ -90,8 +90,8 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
     [
         ([], "name the folder of at least one run"),
         (["nowhere"], "no model in nowhere"),
-        (["RUN", "--examples", "5"], "--restarts 10 does not fit 5 examples"),
-        (["RUN", "--restarts", "0"], "--restarts 0 does not fit 12 examples"),
+        (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
+        (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),
         (["RUN", "--noise", "-1"], "scale must be > 0"),
         (["RUN", "--level", "95"], "level must be between 0 and 1"),
         (["RUN", "--at", "0", "5"], "has no difficulty 0"),
