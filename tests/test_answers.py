@@ -65,7 +65,7 @@ def test_targets_that_do_not_fit(targets):
 
 
 def test_a_score_of_the_wrong_shape():
-    with pytest.raises(ValueError, match="a number per input"):
+    with pytest.raises(ValueError, match="one number per input"):
         Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) == t).float().mean())
 
 

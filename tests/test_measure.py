@@ -108,7 +108,7 @@ def test_mistakes_are_told_in_one_line_with_exit_code_1(arguments, words, run, c
 def test_folders_that_do_not_say_enough(tmp_path, capsys):
     equilibria.save(DeepThinking(width=4, blocks=1).build(PrefixSum()), tmp_path / "net")
     assert main(["measure", str(tmp_path / "net")]) == 1
-    assert "give --at DIFFICULTY STEPS" in capsys.readouterr().err
+    assert "pass --at DIFFICULTY STEPS" in capsys.readouterr().err
     equilibria.save(EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity()), tmp_path / "own")
     assert main(["measure", str(tmp_path / "own"), "--at", "6", "4"]) == 1
     assert "made of parts that cannot be described" in capsys.readouterr().err

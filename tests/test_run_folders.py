@@ -31,9 +31,9 @@ def test_a_state_of_another_recipe_is_not_gone_on_with(tmp_path):
         train(replace(RECIPE, seed=3), folder)
     (folder / "recipe.json").write_text(replace(RECIPE, seed=3).to_json())
     notes = Notes()
-    train(replace(RECIPE, seed=3), folder, watcher=notes)
+    train(replace(RECIPE, seed=3), folder, on_progress=notes)
     assert notes.first_step == 0
-    assert "belongs to another recipe" in notes.complaints[0]
+    assert "belongs to another recipe" in notes.warnings[0]
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
@@ -61,7 +61,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     train(recipe, tmp_path / "run")
     before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
     notes = Notes()
-    train(recipe, tmp_path / "run", watcher=notes)
+    train(recipe, tmp_path / "run", on_progress=notes)
     assert notes.first_step is None
     assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
     assert [run.folder.name for run in find_runs(tmp_path)] == ["run"]

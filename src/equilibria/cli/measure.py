@@ -109,8 +109,8 @@ class MeasureCommand:
         examples = self.examples or evaluation.examples
         if not 1 <= self.restarts < examples:
             raise ValueError(
-                f"--restarts must be between 1 and {examples - 1}, got {self.restarts}: restarts of an example begin from "
-                "different other examples; change --restarts or --examples"
+                f"--restarts must be between 1 and {examples - 1}, got {self.restarts}: the restarts of an example "
+                "begin from different other examples; change --restarts or --examples"
             )
         tol = evaluation.tol if self.tol is None else self.tol
         device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))

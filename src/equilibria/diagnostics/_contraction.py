@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from equilibria.core._prepare import computed_once
+from equilibria.core._prepare import precompute_weights
 from equilibria.core._tree import flat
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
@@ -52,7 +52,7 @@ def contraction(
     looped = measurable(model)
     require_whole("rounds", rounds, least=1, why="one round is one product with the Jacobian")
     with torch.no_grad():
-        injection, cell = looped.inject(x), computed_once(looped.cell)
+        injection, cell = looped.inject(x), precompute_weights(looped.cell)
     if z is None:
         z = looped.equilibrium(x, solver=solver, budget=budget, trace=False).z
     require_gradients(looped, x, z)
@@ -96,7 +96,7 @@ def start_influence(
     with torch.no_grad():
         injection = looped.inject(x)
         start: Tensor = looped.init(*injection) if z0 is None else z0
-        cell = computed_once(looped.cell)
+        cell = precompute_weights(looped.cell)
     require_gradients(looped, x, start)
     with torch.enable_grad():
         start = start.detach().requires_grad_()

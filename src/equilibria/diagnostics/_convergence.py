@@ -11,7 +11,7 @@ from equilibria.core._tree import flat
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
 from equilibria.core.similarity import ROUNDING as ACCUMULATED
-from equilibria.core.similarity import Usual, vectors
+from equilibria.core.similarity import References, vectors
 from equilibria.core.solution import Solution, Status, Step
 from equilibria.diagnostics._sensitivity import ROUNDING, all_equal
 from equilibria.diagnostics.adapters._model import measurable
@@ -174,7 +174,7 @@ def limit_distance(
     looped = measurable(model)
     one, other = (looped.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
     lost = (one.status == Status.DIVERGED) | (other.status == Status.DIVERGED)
-    found = Usual(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
+    found = References(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
     relative, cosine = (part.to(one.z.dtype).masked_fill(lost, torch.nan) for part in (found.distance, found.cosine))
     return LimitDistance(relative, cosine, one, other)
 

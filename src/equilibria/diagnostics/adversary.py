@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from equilibria.core._prepare import prepared
+from equilibria.core._prepare import prepare
 from equilibria.core._tree import flat, take
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.similarity import cosine as cosine_of
-from equilibria.core.similarity import nothing
+from equilibria.core.similarity import zero_threshold
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics._lbfgs import Function, minimise
 from equilibria.diagnostics.adapters._model import measurable, require_gradients
@@ -134,7 +134,7 @@ class _Worst:
     def __init__(self, usual: Solution, start: Tensor) -> None:
         self._usual = usual.z
         self._lost = usual.status == Status.DIVERGED
-        self._nothing = nothing(usual.z[~self._lost])
+        self._nothing = zero_threshold(usual.z[~self._lost])
         self.start, self.limit = start.clone(), usual.z.clone()
         self.cosine = torch.full_like(usual.residual, torch.nan)
         self.diverged = torch.zeros_like(usual.status)
@@ -194,7 +194,7 @@ def _unrolled_cosine(
 ) -> Function:
     """The cosine to `target` after the budget's steps, and its gradient by backpropagation through them."""
     with torch.no_grad():
-        cell, injection = prepared(model.cell, injection)
+        cell, injection = prepare(model.cell, injection)
 
     def function(moved: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         example = rows % len(target)

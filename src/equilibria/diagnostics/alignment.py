@@ -10,7 +10,7 @@ from torch import Tensor
 from equilibria.core._tree import rows
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import Agreement, Usual
+from equilibria.core.similarity import Agreement, References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics.adapters._model import measurable
 from equilibria.diagnostics.restarts import Restart, Swapped
@@ -81,7 +81,7 @@ def alignment_score(
     with torch.no_grad():
         lost = usual.status == Status.DIVERGED  # (batch,)
         prediction = looped.readout(usual.z)
-        spaces = Usual(usual.z, lost), Usual(prediction, lost)
+        spaces = References(usual.z, lost), References(prediction, lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
         same, count, residual = torch.zeros(3, len(x), device=x.device)
         unsettled = (usual.status == Status.EXHAUSTED).long()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.core._prepare import with_attributes
-from equilibria.core._tree import beside
+from equilibria.core._tree import concat_channels
 from equilibria.nets.convolutions import is_plain_convolution
 from equilibria.nets.norms import NORMS
 
@@ -59,7 +59,7 @@ class BlockCell(nn.Module):
         self.entry, self.blocks = entry, blocks
 
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
-        return self.blocks(z if self.entry is None else self.entry(beside(z, u)))
+        return self.blocks(z if self.entry is None else self.entry(concat_channels(z, u)))
 
     def prepare_solve(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
         """The same map with the part of the convolution that sees only `u` made once: a convolution is linear."""

@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 
-from equilibria.training.pool import Report, run_in_pool
+from equilibria.training.events import Began, Evaluated, Event, Stepped
+from equilibria.training.pool import JobEnd, run_in_pool
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
 
-Executor = Callable[[Sequence[tuple[int, Recipe, Path]]], Iterable[Report]]
+# Trains recipes in their folders; yields the index of one with every event of it, and last with its `JobEnd`.
+Executor = Callable[[Sequence[tuple[Recipe, Path]]], Iterable[tuple[int, Event | JobEnd]]]
+State = Literal["waiting", "running", "finished", "skipped", "failed", "stopped", "busy"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Entry:
 
     recipe: Recipe
     folder: Path
-    state: str = "waiting"  # "waiting", "running", "finished", "skipped", "failed", "stopped", "busy"
+    state: State = "waiting"
     step: int = 0
     loss: float | None = None
     score: float | None = None
@@ -41,23 +45,21 @@ class Entry:
             return None
         return (time.monotonic() - self.began) / taken * (self.recipe.optim.steps - self.step)
 
-    def after(self, report: Report) -> "Entry":
-        """Where it stands after this."""
-        detail = report.detail
-        match report.what:
-            case "began":
-                return replace(
-                    self, state="running", step=detail["step"], began=time.monotonic(), began_at=detail["step"]
-                )
-            case "stepped" | "evaluated":
-                known = {name: detail[name] for name in ("step", "loss", "score", "alignment") if name in detail}
-                return replace(self, **known)
-            case "finished":
-                last = detail["measurements"][-1:] or [{}]
-                scores = {name: last[0].get(name) for name in ("score", "alignment")}
-                return replace(self, state="finished", step=self.recipe.optim.steps, ended=time.monotonic(), **scores)
-            case "failed" | "stopped" | "busy":
-                return replace(self, state=report.what, reason=detail["reason"])
+    def after(self, event: Event | JobEnd) -> "Entry":
+        """The entry after an event of its run."""
+        match event:
+            case Began(step):
+                return replace(self, state="running", step=step, began=time.monotonic(), began_at=step)
+            case Stepped():
+                return replace(self, step=event.step, loss=event.loss)
+            case Evaluated(step, measurements):
+                return replace(self, step=step, score=measurements[-1].score, alignment=measurements[-1].alignment)
+            case JobEnd("finished", summary):
+                last = (summary["measurements"] or [{}])[-1]
+                known = {"score": last.get("score"), "alignment": last.get("alignment")}
+                return replace(self, state="finished", step=self.recipe.optim.steps, ended=time.monotonic(), **known)
+            case JobEnd(state, _, reason):
+                return replace(self, state=state, reason=reason)
         return self
 
 
@@ -68,7 +70,7 @@ def sweep(
     execute: Executor | None = None,
     workers: int | None = None,
     retry: bool = False,
-    watch: Callable[[list[Entry]], None] | None = None,
+    on_progress: Callable[[list[Entry]], None] | None = None,
     stop: threading.Event | None = None,
 ) -> list[Entry]:
     """Train `recipes`, each in `folder`/<id>, and say how each ended.
@@ -77,23 +79,24 @@ def sweep(
         execute: where they run; left out: in `workers` processes of this machine, one thread each.
         workers: left out: as many as there are cores.
         retry: also train those that failed in an earlier sweep; otherwise they are told again as failed.
-        watch: called with all entries whenever one changes.
+        on_progress: called with all entries whenever one changes.
         stop: set it to begin no more runs.
     """
     recipes = list({recipe.id: recipe for recipe in recipes}.values())  # the same one twice is trained once
     if not recipes:
         raise ValueError("a sweep of no recipes; name at least one, or an axis with values")
     entries = [_entry(recipe, Path(folder) / recipe.id, retry=retry) for recipe in recipes]
-    jobs = [(i, one.recipe, one.folder) for i, one in enumerate(entries) if one.state == "waiting"]
-    if watch:
-        watch(entries)
+    waiting = [i for i, one in enumerate(entries) if one.state == "waiting"]
+    jobs = [(entries[i].recipe, entries[i].folder) for i in waiting]
+    if on_progress:
+        on_progress(entries)
     if execute is None:
         execute = partial(run_in_pool, workers=workers or available_cores(), stop=stop)
-    for report in execute(jobs) if jobs else ():
-        entries[report.run] = entries[report.run].after(report)
-        _remember(entries[report.run], report)
-        if watch:
-            watch(entries)
+    for job, event in execute(jobs) if jobs else ():
+        entry = entries[waiting[job]] = entries[waiting[job]].after(event)
+        _record_failure(entry, event)
+        if on_progress:
+            on_progress(entries)
     return entries
 
 
@@ -130,18 +133,17 @@ def available_cores() -> int:
 def _entry(recipe: Recipe, folder: Path, *, retry: bool) -> Entry:
     run, failure = Run(folder), folder / "failed.txt"
     if run.finished:
-        entry = Entry(recipe, folder).after(Report(0, "finished", run.summary))
-        return replace(entry, state="skipped")
+        return replace(Entry(recipe, folder).after(JobEnd("finished", run.summary)), state="skipped")
     if failure.is_file() and not retry:
         return Entry(recipe, folder, state="failed", reason=failure.read_text().strip())
     return Entry(recipe, folder)
 
 
-def _remember(entry: Entry, report: Report) -> None:
-    """A failure is written into the run's folder, and goes when the run is tried again."""
+def _record_failure(entry: Entry, event: Event | JobEnd) -> None:
+    """Write a failure into the run's folder; remove it when the run is tried again."""
     failure = entry.folder / "failed.txt"
-    if report.what == "failed":
+    if isinstance(event, JobEnd) and event.state == "failed":
         entry.folder.mkdir(parents=True, exist_ok=True)
-        failure.write_text(entry.reason + "\n")
-    elif report.what in ("began", "finished"):
+        failure.write_text(event.reason + "\n")
+    elif isinstance(event, Began | JobEnd):
         failure.unlink(missing_ok=True)

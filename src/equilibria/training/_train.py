@@ -13,13 +13,14 @@ import torch
 
 from equilibria.io.folders import pack, unpack
 from equilibria.nets import count_parameters
+from equilibria.training.events import Began, Ended, Evaluated, OnProgress, Warned, ignore
 from equilibria.training.machine import Machine
 from equilibria.training.measurement import Measurement, evaluate, measure, overall
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Metrics, Run, Saved, as_line
 from equilibria.training.team import Team
 from equilibria.training.trackers import check_trackers, tracking
-from equilibria.training.trainer import Progress, Trainer
+from equilibria.training.trainer import Trainer
 
 LOG_EVERY = 10  # training steps
 NOTHING_TO_DO, FROM_THE_BEGINNING = b"nothing to do", b"from the beginning"  # said by a leader instead of a state
@@ -33,30 +34,11 @@ class Interrupted(Exception):
         self.folder = folder
 
 
-class Watcher:
-    """Told what happens during a training; does nothing about it unless a subclass does."""
-
-    def began(self, recipe: Recipe, step: int) -> None:
-        """Training begins, or goes on, after `step` steps."""
-
-    def complained(self, sentence: str) -> None:
-        """Something was wrong and could be mended."""
-
-    def stepped(self, progress: Progress) -> None:
-        """One step was taken."""
-
-    def evaluated(self, step: int, measurements: list[Measurement]) -> None:
-        """The net was evaluated."""
-
-    def ended(self) -> None:
-        """No more steps, for whatever reason."""
-
-
 def train(
     recipe: Recipe,
     folder: str | Path | None = None,
     *,
-    watcher: Watcher | None = None,
+    on_progress: OnProgress | None = None,
     save_every: float = 30.0,
     machine: Machine = Machine(),
     track: Sequence[str] = (),
@@ -78,7 +60,7 @@ def train(
         if not run.finished:
             trainer = Trainer(recipe, team, machine)  # raises if its parts do not fit, before anything is written
             run.claim(recipe)
-            _train(run, trainer, watcher or Watcher(), save_every, track)
+            _train(run, trainer, on_progress or ignore, save_every, track)
         else:
             run.claim(recipe)
             team.spread(NOTHING_TO_DO)
@@ -101,11 +83,11 @@ def _follow(trainer: Trainer) -> None:
                 return
 
 
-def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float, track: Sequence[str]) -> None:
+def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: float, track: Sequence[str]) -> None:
     saved, complaints = run.last_state()
     for complaint in complaints:
-        going_on = f"going on from step {saved.step}" if saved else "starting anew"
-        watcher.complained(f"{complaint.split('; ')[0]}; {going_on}")
+        then = f"resuming from step {saved.step}" if saved else "starting from the beginning"
+        on_progress(Warned(f"{complaint.split('; ')[0]}; {then}"))
     trainer.team.spread(pack(saved.tensors) if saved else FROM_THE_BEGINNING)
     if saved:
         trainer.restore(saved.tensors)
@@ -115,10 +97,10 @@ def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float, trac
         closing(Metrics(run.folder, saved.metrics if saved else 0, trackers)) as metrics,
     ):
         try:
-            watcher.began(trainer.recipe, trainer.step_count)
-            _take_steps(run, trainer, watcher, save_every, metrics, spent)
+            on_progress(Began(trainer.step_count))
+            _take_steps(run, trainer, on_progress, save_every, metrics, spent)
         finally:
-            watcher.ended()
+            on_progress(Ended())
         seconds, model = spent.clock.seconds, trainer.trained()
         try:
             final = measure_finally(model, trainer.recipe)
@@ -128,7 +110,7 @@ def _train(run: Run, trainer: Trainer, watcher: Watcher, save_every: float, trac
 
 
 def _take_steps(
-    run: Run, trainer: Trainer, watcher: Watcher, save_every: float, metrics: Metrics, spent: "_Spent"
+    run: Run, trainer: Trainer, on_progress: OnProgress, save_every: float, metrics: Metrics, spent: "_Spent"
 ) -> None:
     """Train to the end, or until somebody asks to stop; either way the last state is saved."""
     recipe = trainer.recipe
@@ -140,14 +122,14 @@ def _take_steps(
     with _asked_to_stop() as stop:
         last = time.monotonic()
         while not trainer.done:
-            progress = trainer.step()
-            spent.evaluations += progress.evaluations
-            watcher.stepped(progress)
-            if progress.step % LOG_EVERY == 0 or trainer.done:
-                metrics.write(**as_line(progress), seconds=round(spent.clock.seconds, 3))
-            if recipe.evaluation.at and (progress.step % recipe.evaluation.every == 0 or trainer.done):
+            stepped = trainer.step()
+            spent.evaluations += stepped.evaluations
+            on_progress(stepped)
+            if stepped.step % LOG_EVERY == 0 or trainer.done:
+                metrics.write(**as_line(stepped), seconds=round(spent.clock.seconds, 3))
+            if recipe.evaluation.at and (stepped.step % recipe.evaluation.every == 0 or trainer.done):
                 with spent.clock.paused():
-                    _evaluate(trainer, metrics, watcher)
+                    _evaluate(trainer, metrics, on_progress)
             if trainer.team.any(stop.is_set()):
                 save()
                 raise Interrupted(f"stopped after step {trainer.step_count} of {recipe.optim.steps}", run.folder)
@@ -173,12 +155,12 @@ def measure_finally(
     ]
 
 
-def _evaluate(trainer: Trainer, metrics: Metrics, watcher: Watcher) -> None:
+def _evaluate(trainer: Trainer, metrics: Metrics, on_progress: OnProgress) -> None:
     recipe = trainer.recipe
     measurements = evaluate(trainer.averaged, recipe.task, recipe.evaluation)
     trainer.consider(overall(measurements, recipe.task))
     metrics.write(step=trainer.step_count, evaluation=[as_line(one) for one in measurements])
-    watcher.evaluated(trainer.step_count, measurements)
+    on_progress(Evaluated(trainer.step_count, measurements))
 
 
 def _summary(

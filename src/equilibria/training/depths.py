@@ -14,7 +14,12 @@ class Depth(ABC):
 
     @abstractmethod
     def draw(self, rng: torch.Generator) -> int:
-        """At least 1."""
+        """Draw a number of steps, at least 1."""
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """The largest number of steps that `draw` returns."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,10 @@ class Fixed(Depth):
         require_whole("steps", self.steps, least=1, why="one step is one evaluation of the cell")
 
     def draw(self, rng: torch.Generator) -> int:
+        return self.steps
+
+    @property
+    def most(self) -> int:
         return self.steps
 
 
@@ -44,6 +53,10 @@ class Uniform(Depth):
     def draw(self, rng: torch.Generator) -> int:
         return int(torch.randint(self.low, self.high + 1, (), generator=rng))
 
+    @property
+    def most(self) -> int:
+        return self.high
+
 
 @dataclass(frozen=True)
 class LogNormalPoisson(Depth):
@@ -54,7 +67,8 @@ class LogNormalPoisson(Depth):
 
     mean: float = 32.0
     sigma: float = 0.5
-    most: int = 256  # longer draws are cut, which bounds the memory of backpropagation
+    # Longer draws are cut, which bounds the memory of backpropagation.
+    most: int = 256  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         if self.mean <= 0 or self.sigma < 0:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from equilibria.core._prepare import computed_once
+from equilibria.core._prepare import precompute_weights
 from equilibria.core.budget import Budget, require_share, require_whole
 from equilibria.core.loop import Solver
 from equilibria.gradients import Gradient
@@ -119,7 +119,7 @@ class JacobianRegularisation(Extra):
 
     def change(self, loss: Tensor, now: Situation) -> Tensor:
         z = now.output.solution.z.detach().requires_grad_()
-        fz = computed_once(now.model.cell)(z, *now.model.inject(now.batch.x))
+        fz = precompute_weights(now.model.cell)(z, *now.model.inject(now.batch.x))
         total = torch.zeros((), device=z.device)
         for _ in range(self.probes):
             e = now.team.noise_like(z, now.rng)

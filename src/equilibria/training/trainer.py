@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import Picard
 from equilibria.tasks import Batch
+from equilibria.training.events import Stepped
 from equilibria.training.extras import Situation
 from equilibria.training.machine import Machine
 from equilibria.training.recipe import Optim, Recipe
@@ -25,18 +26,6 @@ PATIENCE = 20  # steps in a row without a finite loss before giving up
 
 class TrainingDiverged(RuntimeError):
     """The loss stopped being finite, and stayed so."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What one step did."""
-
-    step: int  # steps taken so far, this one included
-    loss: float
-    lr: float
-    depth: int  # the budget of the solve
-    gradient_norm: float  # before clipping
-    evaluations: int  # of the cell on one example, forward, of all solves of this step
 
 
 def learning_rate(optim: Optim, step: int) -> float:
@@ -84,7 +73,7 @@ class Trainer:
     def done(self) -> bool:
         return self.step_count >= self.recipe.optim.steps
 
-    def step(self) -> Progress:
+    def step(self) -> Stepped:
         """Draw a batch, a start and a depth; solve; descend."""
         recipe, model = self.recipe, self.model
         for group in self._optimizer.param_groups:
@@ -114,7 +103,7 @@ class Trainer:
         self._descend(loss, norm)
         self.step_count += 1
         rate, spent = self._optimizer.param_groups[0]["lr"], self.team.size * sum(int(steps.sum()) for steps in solves)
-        return Progress(self.step_count, loss.item(), rate, depth, norm.item(), spent)
+        return Stepped(self.step_count, loss.item(), rate, depth, norm.item(), spent)
 
     @contextmanager
     def _disturbed_cell(self, steps: int) -> Iterator[None]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from equilibria.core.similarity import typical_length, vectors
+from equilibria.core.similarity import typical_norm, vectors
 
 CLOSE = 1e-2  # relative distance within which two lists of numbers are the same answer
 TIE = 1e-5  # relative difference within which the scores of two classes are equal
@@ -67,13 +67,13 @@ class Answers:
     def calibrate(self, prediction: Tensor, error: float) -> None:
         """Set the typical size of predictions, (batch, ...), and the relative error of limits."""
         finite = prediction.reshape(len(prediction), -1).isfinite().all(1)
-        self._length, self._error = typical_length(prediction[finite]), min(error, LARGEST_ERROR)
+        self._length, self._error = typical_norm(prediction[finite]), min(error, LARGEST_ERROR)
 
     def same(self, one: Tensor, other: Tensor) -> Tensor:
         """Whether two predictions are the same answer: (rows,) bool. A prediction that is not finite is no answer."""
         rounding = max(ROUNDING * torch.finfo(one.dtype).eps, self._error)
         if not self.classes:
-            length = typical_length(one) if self._length is None else self._length
+            length = typical_norm(one) if self._length is None else self._length
             return _distance(one, other, length) <= max(CLOSE, rounding)
         same = self._label(one) == self._label(other)
         if not bool(same.all()):
@@ -95,7 +95,7 @@ class Answers:
         if self.classes:
             right = (self._label(prediction) == targets).reshape(len(prediction), -1).all(1)
             return (right & self._finite(prediction)).float()
-        return -_distance(targets, prediction, typical_length(self._targets))
+        return -_distance(targets, prediction, typical_norm(self._targets))
 
     def wrong(self, prediction: Tensor) -> Tensor | None:
         """Which answers are wrong, (batch,) bool; None without targets, or if scores are not 0 or 1."""
@@ -112,7 +112,7 @@ class Answers:
         if self._many_scores:
             top, size = scores.amax(1), scores.abs().nan_to_num(0, 0, 0).amax(1)
             return top - scores.gather(1, self._label(other).unsqueeze(1)).squeeze(1) <= within * size
-        return scores.abs() <= within * (typical_length(scores) if self._length is None else self._length)
+        return scores.abs() <= within * (typical_norm(scores) if self._length is None else self._length)
 
     def _finite(self, prediction: Tensor) -> Tensor:
         """Whether the scores that decide are finite, (rows,) bool; a class may be excluded by minus infinity."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from equilibria.core._tree import rows
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import Agreement, Usual
+from equilibria.core.similarity import Agreement, References
 from equilibria.diagnostics._contraction import start_influence
 from equilibria.diagnostics._convergence import (
     UNSURE,
@@ -223,10 +223,10 @@ class Examination:
         one_step = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
         with torch.no_grad():
             predictions, prediction = self._model.readout(self._usual.z), self._model.readout(found.limit)
-            agreements = (
-                Usual(states, diverged).agreement(example, reached)
+            agreements = [
+                References(states, diverged).agreement(example, reached)
                 for states, reached in ((self._usual.z, found.limit), (predictions, prediction))
-            )
+            ]
         state, readout = (Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in agreements)
         same = self._answers.same(predictions[example], prediction).double().masked_fill(unknown, torch.nan)
         score = self._answers.score(predictions.index_copy(0, example, prediction))  # a score may need the whole batch
