@@ -16,7 +16,10 @@ LARGE = {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"}
 PICTURES: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (view, screen)
     "mazes": ("#task=mazes&difficulty=25&seed=6&restarts=5", LARGE),
     "noise": ("#task=mazes&difficulty=13&seed=2&start=noise&restarts=5", LARGE | {"color_scheme": "light"}),
-    "bits": ("#task=prefix_sum&difficulty=256&seed=0&restarts=5", LARGE | {"viewport": {"width": 1440, "height": 1010}}),
+    "bits": (
+        "#task=prefix_sum&difficulty=256&seed=0&restarts=5",
+        LARGE | {"viewport": {"width": 1440, "height": 1010}},
+    ),
     "phone": (
         "#task=mazes&difficulty=13&seed=2&restarts=5",
         {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "device_scale_factor": 2},
