@@ -1,4 +1,4 @@
-"""Every task keeps the contract; what each one promises of its instances."""
+"""The contract of every task, and the properties of the instances of each."""
 
 import gzip
 import struct
@@ -24,7 +24,7 @@ EASY = {"prefix_sum": 16, "mazes": 9, "blurry_mnist": 2.0, "matrix_inversion": 0
 
 @pytest.fixture(scope="session")
 def digit_folder(tmp_path_factory) -> Path:
-    """Idx files of made-up digits: bars whose place is the label."""
+    """Idx files of artificial digits: bars whose position is the label."""
     folder = tmp_path_factory.mktemp("mnist")
     for (images, labels), count in ((IDX[:2], 300), (IDX[2:], 100)):
         label = np.arange(count, dtype=np.uint8) % 10
@@ -79,7 +79,7 @@ class TestContract:
         with pytest.raises(ValueError, match="n must be >= 1, got 0"):
             task.sample(0, difficulty, rng())
 
-    def test_the_global_generator_is_left_alone(self, task):
+    def test_the_global_generator_does_not_change(self, task):
         task, difficulty = task
         before = torch.get_rng_state()
         task.sample(3, difficulty, rng())
@@ -126,7 +126,7 @@ class TestMazes:
     @pytest.mark.parametrize("family", FAMILIES)
     @pytest.mark.parametrize("size", [3, 9, 13])
     def test_the_target_is_the_shortest_path(self, family, size):
-        """Against a search of our own, on graphs read back from the pixels."""
+        """Compared with a breadth-first search on graphs read back from the pixels."""
         batch = Mazes(family).sample(40, size, rng())
         open_, path = lattices(is_open(batch.x)), lattices(batch.y).bool()
         green = lattices((batch.x == torch.tensor([0.0, 1, 0]).view(3, 1, 1)).all(1))
@@ -138,7 +138,7 @@ class TestMazes:
             length = bfs(open_[i], start)[end]
             assert path[i].sum() == length + 1
             assert (open_[i] | ~path[i]).all()
-            assert bfs(path[i], start)[end] == length, "the path hangs together"
+            assert bfs(path[i], start)[end] == length, "the path is connected"
 
     @pytest.mark.parametrize("family", ["depth_first", "rooted_elsewhere"])
     def test_trees_have_no_loops_and_reach_everything(self, family):
@@ -192,7 +192,7 @@ CROSS = torch.tensor([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])[None, None]
 
 
 def bfs(open_: Tensor, start: int) -> dict[int, int]:
-    """Steps from `start` to every open point that can be reached, the plain way."""
+    """Distances from `start` to every open point that can be reached."""
     height, width = open_.shape
     grid = open_.tolist()
     distance, frontier = {start: 0}, [start]
@@ -277,7 +277,7 @@ class TestBlurryMNIST:
             BlurryMNIST(folder=tmp_path).sample(1, 2.0, rng())
         assert name in str(caught.value)
 
-    def test_without_network_the_files_to_put_where_are_named(self, tmp_path, monkeypatch):
+    def test_without_network_the_message_names_the_files(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
         with pytest.raises(FileNotFoundError, match=f"{tmp_path / 'none'}.*{IDX[0]}"):
