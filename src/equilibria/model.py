@@ -13,7 +13,7 @@ from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver, check_solver_and_budget, solve
 from equilibria.core.solution import Solution, Status, Step
 from equilibria.core.think import Thought, Unchanged, think
-from equilibria.gradients import Backprop, Gradient
+from equilibria.gradients import GRADIENTS, Backprop, Gradient
 from equilibria.solvers import Picard
 
 
@@ -77,7 +77,7 @@ class EquilibriumModel(nn.Module):
         super().__init__()
         check_solver_and_budget(solver, budget)
         if not isinstance(gradient, Gradient):
-            known = ", ".join(sorted(f"{kind.__name__}()" for kind in Gradient.__subclasses__()))
+            known = ", ".join(sorted(f"{kind.__name__}()" for kind in GRADIENTS.values()))
             raise TypeError(f"gradient must be a Gradient object, got {gradient!r}; use one of {known}")
         self.encoder, self.cell, self.readout, self.init = encoder, cell, readout, init
         self.solver, self.gradient, self.budget = solver, gradient, budget
