@@ -148,7 +148,7 @@ def test_weights_are_looked_for_beside_their_description_only(root):
     config["weights"]["file"] = f"../{GOOD}/model.safetensors"
     (root / "odd" / "config.json").write_text(json.dumps(config))
     catalogue = Catalogue([root])
-    with pytest.raises(Exception, match="must lie in the same folder"):
+    with pytest.raises(Exception, match="must be a file in the same folder"):
         catalogue.model(catalogue.net("odd"))
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equilibria.explorer.jobs import JobStopped, Scheduler, Turn
-from equilibria.explorer.limits import Refused
-from equilibria.explorer.views import VIEWS, Input, judge
+from equilibria.explorer.requests import Input, Refused
+from equilibria.explorer.views import VIEWS, judge
 from equilibria.explorer.views.maze import NO_PATH, SEVERAL_PATHS, shortest_paths
 from equilibria.tasks import TASKS, Mazes, PrefixSum, Task
 

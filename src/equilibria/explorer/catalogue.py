@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
-from equilibria.explorer.limits import MAX_STEPS, Refused, is_inside, is_number, printable, require_json
+from equilibria.explorer.requests import MAX_STEPS, Refused, is_number, printable
 from equilibria.explorer.views import VIEWS, View
 from equilibria.io.describe import from_data
 from equilibria.io.folders import KINDS, load, read_config
@@ -117,6 +117,19 @@ class Catalogue:
 def default_roots() -> list[Path]:
     """The folders `results` and `runs`, if they exist here."""
     return [folder for folder in DEFAULT_FOLDERS if folder.is_dir()]
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a file lies in a resolved folder, after following every link in its path."""
+    try:
+        return root in path.resolve().parents
+    except (OSError, ValueError, RuntimeError):  # impossible names, circular links
+        return False
+
+
+def require_json(data: Any) -> None:
+    """Raise unless `data` can be sent as JSON: no NaN, and no text that is not valid Unicode."""
+    json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _task_data(kind: str, nets: list[CatalogueNet]) -> dict[str, Any]:

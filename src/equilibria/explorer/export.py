@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 from equilibria.explorer.catalogue import DEFAULT_STEPS, Catalogue, CatalogueNet
-from equilibria.explorer.limits import Refused
 from equilibria.explorer.problem import Problem, SolveCache
-from equilibria.explorer.requests import parse_request
+from equilibria.explorer.requests import Refused, parse_request
 from equilibria.explorer.server import PAGE, STREAMS, as_text
 from equilibria.tasks import TASKS
 

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from starlette.responses import FileResponse, Response
 
-from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.limits import Refused, is_inside, is_number, printable, require_json
+from equilibria.explorer.catalogue import Catalogue, is_inside, require_json
+from equilibria.explorer.requests import Refused, is_number, printable
 
 SUFFIXES = {".html", ".svg", ".png", ".json", ".css", ".js"}
 MAX_POINTS = 10_000

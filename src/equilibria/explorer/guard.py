@@ -6,7 +6,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from equilibria.explorer.limits import Refused
+from equilibria.explorer.requests import Refused
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 HEADERS = {

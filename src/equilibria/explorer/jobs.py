@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from equilibria.explorer.limits import MAX_STREAMS, Refused
+from equilibria.explorer.requests import Refused
 
+MAX_JOBS = 96  # of all pages together
 BACKGROUND_DELAY = 0.4  # seconds that a background job lets interactive ones go first
 MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
 POLL = 0.1  # seconds between two checks whether a paused job has been stopped
@@ -109,8 +110,8 @@ class JobQueue:
         """Start a job whose turns take `seconds`. Call this from the event loop."""
         if self._closed:
             raise Refused(503, "the explorer is shutting down")
-        if len(self) >= MAX_STREAMS:
-            raise Refused(429, f"{MAX_STREAMS} solves are already running; try again in a moment")
+        if len(self) >= MAX_JOBS:
+            raise Refused(429, f"{MAX_JOBS} solves are already running; try again in a moment")
         job = Job(work, Turn(self._scheduler, seconds, interactive=interactive), self._jobs.discard)
         self._jobs.add(job)
         job.thread.start()

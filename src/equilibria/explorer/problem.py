@@ -16,9 +16,8 @@ from equilibria.core.loop import Solver, Stepwise
 from equilibria.diagnostics import attack
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.jobs import Event
-from equilibria.explorer.limits import MAX_RESTARTS, MAX_SEED, Refused
-from equilibria.explorer.requests import SolveRequest
-from equilibria.explorer.views import DrawnInput, Input, View
+from equilibria.explorer.requests import MAX_RESTARTS, MAX_SEED, Input, Refused, SolveRequest
+from equilibria.explorer.views import DrawnInput, View
 from equilibria.model import EquilibriumModel, zeros
 from equilibria.solvers import SOLVERS, Broyden
 from equilibria.tasks import Task

@@ -27,14 +27,14 @@ from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.diagnosis_stream import diagnosis_events
 from equilibria.explorer.guard import Guard
 from equilibria.explorer.jobs import Event, Job, JobQueue
-from equilibria.explorer.limits import MAX_REQUEST_BYTES, MAX_STREAMS_PER_PAGE, Refused
 from equilibria.explorer.problem import Problem, SolveCache
-from equilibria.explorer.requests import parse_json, parse_request
+from equilibria.explorer.requests import MAX_BYTES, Refused, parse_json, parse_request
 from equilibria.explorer.solve_stream import solve_events
 
 PAGE = Path(__file__).parent / "page"
 PORTS = range(8420, 8440)  # tried in this order by default
 FRAMES = 1  # the kind of a binary message
+MAX_STREAMS_PER_PAGE = 8
 HEAD = struct.Struct("<IIII")  # of a binary message: kind, request id, first step, number of steps
 STREAMS = {"think": solve_events, "diagnose": diagnosis_events}
 TURN_SECONDS = {"think": 0.08, "diagnose": 0.02}  # a solve on screen goes faster than its diagnosis
@@ -60,7 +60,7 @@ def serve(
         explorer.application(host),
         log_level="warning",
         ws="websockets-sansio",
-        ws_max_size=2 * MAX_REQUEST_BYTES,
+        ws_max_size=2 * MAX_BYTES,
         timeout_graceful_shutdown=1,
     )
     if on_ready is not None:
@@ -122,8 +122,8 @@ class Explorer:
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > MAX_REQUEST_BYTES:
-                raise Refused(413, f"a request may have {MAX_REQUEST_BYTES} bytes")
+            if len(body) > MAX_BYTES:
+                raise Refused(413, f"a request may have {MAX_BYTES} bytes")
         job = self.start(parse_json(body))
         events = job.events()
         first = await anext(events, None)

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from equilibria.explorer.limits import Refused
+from equilibria.explorer.requests import Refused
 from equilibria.explorer.views.view import (
     DrawnInput,
     Input,
