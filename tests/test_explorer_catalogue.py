@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from equilibria.explorer import application
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.figures import list_figures
-from equilibria.explorer.problem import CACHED_NUMBERS, SolveCache
+from equilibria.explorer.solve_stream import CACHED_NUMBERS, SolveCache
 from equilibria.explorer.views import VIEWS
 from equilibria.io.describe import to_data
 from equilibria.io.folders import KINDS

@@ -10,8 +10,17 @@ from equilibria.core.similarity import References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import Plane, principal_plane, random_plane
 from equilibria.explorer.jobs import Event
-from equilibria.explorer.problem import OtherLimits, Preparing, Problem
-from equilibria.explorer.solve_stream import Frame, finite_or_none, input_event, packets, status_name, trajectory
+from equilibria.explorer.solve_stream import (
+    Frame,
+    OtherLimits,
+    Preparing,
+    Problem,
+    finite_or_none,
+    input_event,
+    packets,
+    status_name,
+    trajectory,
+)
 from equilibria.explorer.views import judge
 
 COLUMNS = ("x", "y", "residual", "share", "right", "cosine")  # of each start

@@ -1,12 +1,16 @@
 """Solves that run in threads: they take turns at the processor, and an asyncio server passes their events on."""
 
 import asyncio
+import base64
+import json
 import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from starlette.responses import StreamingResponse
 
 from equilibria.explorer.requests import Refused
 
@@ -180,3 +184,27 @@ class Job:
         self._events.put_nowait(event)
         if event is None:
             self._on_end(self)
+
+
+class JobLines(StreamingResponse):
+    """The HTTP response to a script: the events of a job as lines of JSON. The job stops with the connection."""
+
+    def __init__(self, job: Job, first: Event, later: AsyncIterator[Event]) -> None:
+        super().__init__(self._lines(first, later), media_type="application/x-ndjson")
+        self._job = job
+
+    async def __call__(self, *connection: Any) -> None:
+        try:
+            await super().__call__(*connection)
+        finally:
+            self._job.stop()
+
+    async def _lines(self, first: Event, later: AsyncIterator[Event]) -> AsyncIterator[str]:
+        yield json.dumps(first) + "\n"
+        async for event in later:
+            yield json.dumps(as_text(event)) + "\n"
+
+
+def as_text(event: Event) -> Event:
+    """An event whose bytes are base64, as JSON needs them."""
+    return event | {"data": base64.b64encode(event["data"]).decode()} if "data" in event else event
