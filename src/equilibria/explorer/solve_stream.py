@@ -16,12 +16,13 @@ from equilibria.core._prepare import prepare
 from equilibria.core._tree import noise_like
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver, Stepwise
-from equilibria.core.solution import Status
+from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import attack
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.jobs import Event
 from equilibria.explorer.requests import MAX_RESTARTS, MAX_SEED, Input, Refused, SolveRequest
 from equilibria.explorer.views import DrawnInput, View, judge
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel, zeros
 from equilibria.solvers import SOLVERS, Broyden
 from equilibria.tasks import Task
@@ -60,14 +61,9 @@ def solve_events(problem: Problem) -> Iterator[Event]:
         stepwise = problem.stepwise(start)
         yield from packets(_frame(problem, z, residual) for z, residual in trajectory(stepwise))
         solution = stepwise.result()
-    yield {
-        "event": "done",
-        "status": status_name(int(solution.status[0]), solution.residual[0].item()),
-        "period": int(solution.period[0]),
-        "residual": finite_or_none(solution.residual[0].item()),
-        "steps": int(solution.steps[0]),
-        "seconds": time.monotonic() - began,
-    }
+    done = {"status": status_names(solution)[0], "seconds": time.monotonic() - began}
+    done |= {"period": solution.period[0], "residual": solution.residual[0], "steps": solution.steps[0]}
+    yield jsonable({"event": "done", **done})
 
 
 def input_event(problem: Problem) -> Event:
@@ -110,14 +106,11 @@ def packets(frames: Iterable[Frame]) -> Iterator[Event]:
         yield packet()
 
 
-def status_name(status: int, residual: float) -> str:
-    """What a solve did, for people: a small residual counts as settled, whatever the tolerance was."""
-    return "settled" if status == Status.EXHAUSTED and residual <= SETTLED else Status(status).name.lower()
-
-
-def finite_or_none(value: float) -> float | None:
-    """A number as JSON can hold it."""
-    return value if math.isfinite(value) else None
+def status_names(solution: Solution) -> list[str]:
+    """What each solve did, for people: a small residual counts as settled, whatever the tolerance was."""
+    settled = (solution.status == Status.EXHAUSTED) & (solution.residual <= SETTLED)
+    names = [Status(status).name.lower() for status in solution.status.tolist()]
+    return ["settled" if small else name for name, small in zip(names, settled.tolist(), strict=True)]
 
 
 def _frame(problem: Problem, z: Tensor, residual: Tensor) -> Frame:
