@@ -92,7 +92,7 @@ def wall(click: int) -> dict[str, Any]:
 
 
 def frames_per_second(address: str, process: int) -> tuple[float, float, float]:
-    """For both panes of a page at 59x59: packets per second, steps per second, and growth of the server in megabytes."""
+    """For both panes of a page at 59x59: packets per second, steps per second, and the growth of the server (MB)."""
     clients = [Client(address) for _ in range(2)]
     before, found = resident(process), []
 
