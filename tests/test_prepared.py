@@ -133,13 +133,13 @@ def twice(layer: nn.Module) -> BlockCell:
 
 
 class Smooth(ResidualBlock):
-    def _relu(self, fresh: Tensor) -> Tensor:
-        return torch.tanh(fresh)
+    def _relu(self, new: Tensor) -> Tensor:
+        return torch.tanh(new)
 
 
 class SmoothCell(AdditiveCell):
-    def _relu(self, fresh: Tensor) -> Tensor:
-        return torch.tanh(fresh)
+    def _relu(self, new: Tensor) -> Tensor:
+        return torch.tanh(new)
 
 
 class Called(BlockCell):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from equilibria.reproduction import SCALES, STUDIES
 from equilibria.reproduction.engine.check import check
-from equilibria.reproduction.engine.report import report
+from equilibria.reproduction.engine.report import render_report
 from equilibria.reproduction.engine.store import Store
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -30,4 +30,4 @@ def test_a_sample_of_the_rows_is_what_the_nets_give():
 def test_the_report_is_that_of_these_studies():
     finished()
     store = Store(RESULTS / LAPTOP.name)
-    assert (store.folder / "report.html").read_text() == report(store, LAPTOP, [*STUDIES.values()])
+    assert (store.folder / "report.html").read_text() == render_report(store, LAPTOP, [*STUDIES.values()])

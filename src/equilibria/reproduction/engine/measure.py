@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from equilibria.reproduction.engine.figure import Step
 from equilibria.reproduction.engine.store import Block, Key, Store
 from equilibria.training import Run
-from equilibria.training.pool import Report, Send, in_processes
+from equilibria.training.events import OnProgress
+from equilibria.training.pool import run_jobs
 
 
 class Failure(str):
@@ -21,14 +21,13 @@ def measure_all(
 ) -> Iterator[tuple[Key, Block | Failure]]:
     """Give what is measured as soon as it is; what was not when `stop` is set is left out."""
     keys = list(steps)
-    jobs = [(i, store.run(steps[key].member.recipe).folder, steps[key]) for i, key in enumerate(keys)]
-    for report in in_processes(measure_and_report, jobs, workers=workers, stop=stop) if jobs else ():
-        key = keys[report.run]
-        if report.what == "finished":
-            same = report.detail["block"].key == key
-            yield key, report.detail["block"] if same else Failure("the net or its measure changed meanwhile")
-        elif report.what == "failed":
-            yield key, Failure(report.detail["reason"])
+    jobs = [(store.run(step.member.recipe).folder, step) for step in steps.values()]
+    for job, end in run_jobs(_measure_job, jobs, workers=workers, stop=stop):
+        key = keys[job]
+        if end.state == "finished":
+            yield key, end.result if end.result.key == key else Failure("the net or its measure changed meanwhile")
+        elif end.state == "failed":
+            yield key, Failure(end.reason)
 
 
 def measure_block(folder: Path, step: Step) -> Block:
@@ -40,14 +39,6 @@ def measure_block(folder: Path, step: Step) -> Block:
     return Block(member.recipe.id, run.summary["weights"], measure.id, measure.settings, rows, seconds)
 
 
-def measure_and_report(job: int, folder: Path, step: Step, send: Send, options: Mapping[str, Any]) -> None:
-    """Measure one net; whatever goes wrong becomes a report."""
-    del options
-    try:
-        send(Report(job, "finished", {"block": measure_block(folder, step)}))
-    except KeyboardInterrupt:
-        send(Report(job, "stopped", {"reason": "stopped on request"}))
-    except MemoryError:
-        send(Report(job, "failed", {"reason": "out of memory"}))
-    except Exception as error:
-        send(Report(job, "failed", {"reason": f"{type(error).__name__}: {error}"}))
+def _measure_job(on_progress: OnProgress, folder: Path, step: Step) -> Block:
+    del on_progress  # a measurement is too short to report on
+    return measure_block(folder, step)

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from equilibria.io.files import DamagedFile
+from equilibria.reproduction.engine.accounts import environment
 from equilibria.reproduction.engine.claims import Claim
 from equilibria.reproduction.engine.drawing import save
-from equilibria.reproduction.engine.environment import environment
 from equilibria.reproduction.engine.figure import Step, Study
 from equilibria.reproduction.engine.measure import Failure, measure_all
 from equilibria.reproduction.engine.store import Block, Key, Store, labelled, write_if_new
@@ -73,7 +73,7 @@ def reproduce(
     missing = store.missing(step for plan in plans.values() for step in plan)
     if missing:
         entries = sweep(
-            missing, store.nets, execute=execute, workers=workers, retry=retry, watch=audience.training, stop=stop
+            missing, store.nets, execute=execute, workers=workers, retry=retry, on_progress=audience.training, stop=stop
         )
         outcome.trained = [entry.recipe.id for entry in entries if entry.state == "finished"]
         _tell_lost(entries, plans, outcome)

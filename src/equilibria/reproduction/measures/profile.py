@@ -160,8 +160,7 @@ def solver_of(name: str, recipe: Recipe) -> Solver:
 
 def training_depth(recipe: Recipe) -> int:
     """The steps that a net takes in training; at random depths, the most."""
-    depth: Any = recipe.depth
-    return getattr(depth, "steps", None) or getattr(depth, "high", None) or depth.most
+    return recipe.depth.most
 
 
 def mean(numbers: Tensor) -> float | None:
