@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equilibria.cli.executors import Where, stopped_by_control_c
+from equilibria.cli.executors import ExecutorFlags, stopped_by_control_c
 from equilibria.cli.options import Flag
 from equilibria.cli.sweep import progress_table
 from equilibria.io.describe import nearest
@@ -47,7 +47,7 @@ class Reproduce:
     """smoke (seconds, for tests), laptop, or paper (the paper's own settings)."""
     out: Path = Path("results")
     """Results folder; each scale has a subfolder."""
-    where: Annotated[Where, tyro.conf.arg(name="")] = Where()
+    where: Annotated[ExecutorFlags, tyro.conf.arg(name="")] = ExecutorFlags()
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     check: Flag = False
     """Re-measure with the stored weights and compare with the stored rows, and compare the claims with those that
