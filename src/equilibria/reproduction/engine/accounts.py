@@ -47,7 +47,7 @@ def _dominating(whole: Cost, tasks: dict[str, Cost]) -> str:
 def provenance_section(store: Store, nets: Sequence[Net]) -> str:
     """Seeds, versions, machines."""
     nets = list({net.id: net for net in nets}.values())
-    seeds = sorted({net.member.recipe.seed for net in nets})
+    seeds = sorted({net.figure_net.recipe.seed for net in nets})
     machines = [net.summary.get("machine", {}) for net in nets]
     facts = [
         ("seeds of the trainings", ", ".join(map(str, seeds))),

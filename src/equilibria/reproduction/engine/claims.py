@@ -64,7 +64,7 @@ class Claim:
 
 
 def judge(
-    id: str,
+    claim_id: str,
     statement: str,
     estimate: Estimate,
     *,
@@ -93,8 +93,8 @@ def judge(
         verdict = Verdict.HOLDS if high < below else Verdict.FAILS if low >= below else Verdict.OPEN
     wanted = f"above {above:g}" if above is not None else f"below {below:g}"
     measured = f"{what.format(in_words(estimate))}, n = {count}; wanted: {wanted}"
-    finite = [None if math.isnan(number) else number for number in (value, low, high)]
-    return Claim(id, statement, verdict, measured, paper, *finite, remark, source, added_late)
+    value, low, high = (None if math.isnan(number) else number for number in (value, low, high))
+    return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, source, added_late)
 
 
 def in_words(estimate: Estimate) -> str:

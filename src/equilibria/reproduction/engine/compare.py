@@ -63,9 +63,7 @@ def settings(*names: str) -> dict[str, Field]:
     return dict.fromkeys(names, Field(Kind.SETTING))
 
 
-def differences(
-    fields: Fields, recorded: Sequence[Row], measured: Sequence[Row], *, errors: bool = False
-) -> list[str]:
+def differences(fields: Fields, recorded: Sequence[Row], measured: Sequence[Row], *, errors: bool = False) -> list[str]:
     """Return a sentence for every number that is too far from the recorded one.
 
     Args:
@@ -94,7 +92,7 @@ def _difference(name: str, fields: Fields, old: Row, new: Row, errors: bool) -> 
     row = old | {"rounding_error": _error_of_difference(old, new)}
     if isinstance(before, list) and isinstance(now, list):
         return _list_difference(name, field, _flat(before), _flat(now), row, errors)
-    if not _is_number(before) or not _is_number(now):
+    if not isinstance(before, int | float) or not isinstance(now, int | float):
         return f"{name} is {now!r} and was {before!r}"
     if field.kind in SIZES:
         close = _same_size(before, now)
@@ -180,10 +178,6 @@ def _where(fields: Fields, row: Row) -> str:
 def _same_size(one: float, other: float) -> bool:
     one, other = max(abs(one), SMALL), max(abs(other), SMALL)
     return 1 / FACTOR <= one / other <= FACTOR
-
-
-def _is_number(thing: Any) -> bool:
-    return isinstance(thing, int | float)
 
 
 def _flat(things: list) -> list:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from equilibria.reproduction.engine.figure import Member, Study
+from equilibria.reproduction.engine.figure import Figure, FigureNet
 from equilibria.reproduction.engine.store import Block, Store
 from equilibria.reproduction.scales import Scale
 from equilibria.training import Run
@@ -14,17 +14,17 @@ from equilibria.training import Run
 class Net:
     """A trained net behind a study."""
 
-    member: Member
+    figure_net: FigureNet
     run: Run
     summary: dict[str, Any]
 
     @property
     def id(self) -> str:
-        return self.member.recipe.id
+        return self.figure_net.recipe.id
 
     @property
     def task(self) -> str:
-        return type(self.member.recipe.task).__name__
+        return type(self.figure_net.recipe.task).__name__
 
     @property
     def core_seconds(self) -> float:
@@ -46,11 +46,11 @@ class Cost:
         return self.training + self.measuring
 
 
-def nets_behind(store: Store, study: Study, scale: Scale) -> list[Net]:
+def nets_behind(store: Store, study: Figure, scale: Scale) -> list[Net]:
     """The trained nets of a study, each once."""
-    members = {step.member.recipe.id: step.member for step in study.plan(scale)}
-    runs = [(member, store.run(member.recipe)) for member in members.values()]
-    return [Net(member, run, run.summary) for member, run in runs if run.finished]
+    nets = {planned.net.id: planned.net for planned in study.plan(scale)}
+    runs = [(net, store.run(net.recipe)) for net in nets.values()]
+    return [Net(net, run, run.summary) for net, run in runs if run.finished]
 
 
 def cost(nets: Iterable[Net], blocks: Iterable[Block]) -> Cost:

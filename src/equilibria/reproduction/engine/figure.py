@@ -81,7 +81,9 @@ def training_depth(recipe: Recipe) -> int:
             return high
         case LogNormalPoisson(most=most):
             return most
-    raise TypeError(f"the largest depth of {type(recipe.depth).__name__} is not known; use Fixed, Uniform or LogNormalPoisson")
+    raise TypeError(
+        f"the largest depth of {type(recipe.depth).__name__} is not known; use Fixed, Uniform or LogNormalPoisson"
+    )
 
 
 class Measure(ABC):

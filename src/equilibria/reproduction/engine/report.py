@@ -18,8 +18,8 @@ from equilibria.reproduction.departures import departures_section
 from equilibria.reproduction.engine.accounts import cost_section, link, minutes, provenance_section
 from equilibria.reproduction.engine.claims import LEVEL, STRONG, Claim, Verdict
 from equilibria.reproduction.engine.costs import Net, cost, nets_behind
-from equilibria.reproduction.engine.figure import Step, Study, TableStudy
-from equilibria.reproduction.engine.store import Block, Store, labelled, write_if_new
+from equilibria.reproduction.engine.figure import Figure, Planned, TableFigure
+from equilibria.reproduction.engine.store import Block, Store, add_net_columns, write_if_new
 from equilibria.reproduction.scales import Scale
 
 PAPER = "Path Independent Equilibrium Models Can Better Exploit Test-Time Computation"
@@ -58,7 +58,7 @@ MEANINGS = {
 class _Finished:
     """A study and what the store has of it."""
 
-    study: Study
+    study: Figure
     claims: list[Claim]
     blocks: list[Block]
     nets: list[Net]
@@ -66,7 +66,7 @@ class _Finished:
     stale: int  # measurements that the study, as it is now, would make anew
 
 
-def write_report(folder: str | Path, scale: Scale, studies: Iterable[Study]) -> Path:
+def write_report(folder: str | Path, scale: Scale, studies: Iterable[Figure]) -> Path:
     """Write `folder`/<scale>/report.html from what is there; nothing is trained or measured."""
     store = Store(Path(folder) / scale.name)
     path = store.folder / "report.html"
@@ -74,7 +74,7 @@ def write_report(folder: str | Path, scale: Scale, studies: Iterable[Study]) -> 
     return path
 
 
-def report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
+def report(store: Store, scale: Scale, studies: Sequence[Figure]) -> str:
     """The page."""
     found = {study.name: _read(store, study, scale) for study in studies}
     done = [one for one in found.values() if one]
@@ -94,7 +94,7 @@ def report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
     return document(TITLE, parts, STYLE)
 
 
-def _read(store: Store, study: Study, scale: Scale) -> _Finished | None:
+def _read(store: Store, study: Figure, scale: Scale) -> _Finished | None:
     """None if it is not finished, or if its files are damaged."""
     try:
         claims, blocks = store.claims(study), store.blocks(study)
@@ -104,19 +104,19 @@ def _read(store: Store, study: Study, scale: Scale) -> _Finished | None:
         return None
     nets = nets_behind(store, study, scale)
     trained = {net.id for net in nets}
-    plan = [step for step in study.plan(scale) if step.member.recipe.id in trained]
+    plan = [step for step in study.plan(scale) if step.net.id in trained]
     stale = len({block.key for block in blocks} ^ store.keys(plan).keys())
-    picture = _table(study, plan, blocks) if isinstance(study, TableStudy) and not stale else _image(store, study)
+    picture = _table(study, plan, blocks) if isinstance(study, TableFigure) and not stale else _image(store, study)
     return _Finished(study, claims, blocks, nets, picture, stale)
 
 
-def _table(study: TableStudy, plan: Sequence[Step], blocks: Sequence[Block]) -> str:
+def _table(study: TableFigure, plan: Sequence[Planned], blocks: Sequence[Block]) -> str:
     """As text, which a small screen can show."""
-    rows = labelled(plan, {(block.net, block.measure): block for block in blocks})
+    rows = add_net_columns(plan, blocks)
     return f"<div class='cells'>{table(*study.cells(rows))}</div>"
 
 
-def _image(store: Store, study: Study) -> str:
+def _image(store: Store, study: Figure) -> str:
     """The smaller of both files of a figure, inside the page."""
     found = [(store.path(study, f"figure.{suffix}"), kind) for suffix, kind in (("svg", "svg+xml"), ("png", "png"))]
     contents = [(path.read_bytes(), kind) for path, kind in found if path.is_file()]
@@ -124,17 +124,17 @@ def _image(store: Store, study: Study) -> str:
         return "<p>(no figure)</p>"
     content, kind = min(contents, key=lambda one: len(one[0]))
     data = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-    label = escape(f"{study.figure}: {study.title}", quote=True)
+    label = escape(f"{study.place}: {study.title}", quote=True)
     return f'<figure><img src="{data}" alt="{label}"></figure>'
 
 
-def _abstract(done: Sequence[_Finished], missing: Sequence[Study], scale: Scale) -> str:
+def _abstract(done: Sequence[_Finished], missing: Sequence[Figure], scale: Scale) -> str:
     judged = [claim for one in done for claim in one.claims]
     claims, ours = ([claim for claim in judged if claim.of_the_paper is paper] for paper in (True, False))
     counts = Counter(claim.verdict for claim in claims)
     whole = cost([net for one in done for net in one.nets], [block for one in done for block in one.blocks])
     verdicts = ", ".join(f"{_verdict(verdict)}: {counts[verdict]}" for verdict in Verdict)
-    absent = ", ".join(f"{study.name} ({study.figure})" for study in missing)
+    absent = ", ".join(f"{study.name} ({study.place})" for study in missing)
     return "\n".join(
         [
             "<section id='abstract'><p>This report reproduces the figures and tables of "
@@ -163,7 +163,7 @@ def _contents(done: Sequence[_Finished]) -> str:
     for one in done:
         counts = Counter(claim.verdict for claim in one.claims)
         told = ", ".join(f"{_verdict(verdict)}: {counts[verdict]}" for verdict in Verdict if counts[verdict])
-        name = escape(f"{one.study.figure}: {one.study.title}")
+        name = escape(f"{one.study.place}: {one.study.title}")
         studies.append(f'<li><a href="#{one.study.name}">{name}</a> ({told})</li>')
     others = (
         ("compared", "The paper's numbers and ours"),
@@ -179,7 +179,7 @@ def _contents(done: Sequence[_Finished]) -> str:
 
 def _compared(done: Sequence[_Finished]) -> str:
     rows = [
-        (link(f"#{one.study.name}", one.study.figure), claim.statement, _paper(claim), claim.measured, _judged(claim))
+        (link(f"#{one.study.name}", one.study.place), claim.statement, _paper(claim), claim.measured, _judged(claim))
         for one in done
         for claim in one.claims
         if any(letter.isdigit() for letter in claim.paper)
@@ -191,8 +191,8 @@ def _compared(done: Sequence[_Finished]) -> str:
 
 def _exceptions(done: Sequence[_Finished]) -> str:
     items = [
-        f"<li>{link(f'#{one.study.name}', one.study.figure)}: {escape(claim.statement)}: {_verdict(claim.verdict)} "
-        f"({escape(claim.measured)}). {escape(claim.remark)}</li>"
+        f"<li>{link(f'#{one.study.name}', one.study.place)}: {escape(claim.statement)}: {_verdict(claim.verdict)} "
+        f"({escape(claim.measured)}). {escape(claim.note)}</li>"
         for verdict in (Verdict.FAILS, Verdict.OPEN)
         for one in done
         for claim in one.claims
@@ -213,7 +213,7 @@ def _section(store: Store, one: _Finished) -> str:
     claims = [(claim.statement, _paper(claim), claim.measured, _judged(claim)) for claim in one.claims]
     return "\n".join(
         [
-            f'<section id="{name}"><h2>{escape(study.figure)}: {escape(study.title)}</h2>',
+            f'<section id="{name}"><h2>{escape(study.place)}: {escape(study.title)}</h2>',
             f"<p>{escape(study.setting)}</p>",
             one.picture,
             f"<div class='claims'>{table(('claim', 'paper', 'measured', 'verdict'), claims)}</div>",
@@ -229,13 +229,13 @@ def _section(store: Store, one: _Finished) -> str:
 def _nets(store: Store, nets: Sequence[Net]) -> Html:
     rows = [
         (
-            net.member.recipe.name or net.id,
-            net.member.category,
+            net.figure_net.label,
+            net.figure_net.category,
             link(_relative(store, net), net.id),
             f"{net.summary['training_seconds']:.0f}",
             f"{net.summary['cell_evaluations']:,}",
             f"{net.summary['parameters']:,}",
-            str(net.member.recipe.seed),
+            str(net.figure_net.recipe.seed),
         )
         for net in nets
     ]
@@ -273,7 +273,7 @@ def _paper(claim: Claim) -> Html:
 
 
 def _judged(claim: Claim) -> Html:
-    return Html(f"{_verdict(claim.verdict)}{'. ' if claim.remark else ''}{escape(claim.remark)}")
+    return Html(f"{_verdict(claim.verdict)}{'. ' if claim.note else ''}{escape(claim.note)}")
 
 
 def _relative(store: Store, net: Net) -> str:

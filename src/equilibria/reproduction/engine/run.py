@@ -214,9 +214,7 @@ def _measure(
     return failures
 
 
-def _fail_without_nets(
-    entries: Sequence[Entry], plans: Mapping[str, Sequence[Planned]], outcome: Outcome
-) -> None:
+def _fail_without_nets(entries: Sequence[Entry], plans: Mapping[str, Sequence[Planned]], outcome: Outcome) -> None:
     lost = {
         entry.recipe.id: entry.reason or entry.state for entry in entries if entry.state not in ("finished", "skipped")
     }

@@ -25,12 +25,10 @@ class AccuracyCurve(Measure):
 
     @property
     def fields(self) -> Fields:
-        """What each column of a row is."""
         shares = dict.fromkeys(("scores", "partial_scores"), Field(Kind.SHARE))
         return {**settings("difficulty", "examples", "trained_at", "at"), **shares}
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
-        """Return one row for each difficulty."""
         solver, task = solver_of(self.solver, recipe), recipe.task
         found = []
         for difficulty in self.difficulties:

@@ -1,6 +1,7 @@
 """The alignment and the accuracy of a net when an adversary chooses its starts."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -41,7 +42,6 @@ class Stress(Measure):
 
     @property
     def fields(self) -> Fields:
-        """What each column of a row is."""
         alignments = SCORES[:3]
         return {
             **settings("difficulty", "steps", "examples"),
@@ -53,13 +53,12 @@ class Stress(Measure):
         }
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
-        """Return one row."""
         batch = instances(recipe.task, self.difficulty, self.examples)
         budget = Budget(self.steps, tol=self.tol, halt_on_cycle=True)
         if self.search:
             budget = Budget(best_steps(model, recipe.task, batch, recipe.solver, self.search))
         rng, parts, diverged = torch.Generator().manual_seed(SEED), [], 0
-        how = {"guesses": self.guesses, "updates": self.updates, "through": self.through}
+        how: dict[str, Any] = {"guesses": self.guesses, "updates": self.updates, "through": self.through}
         for part in split(batch, self.restarts + 1, at_once=max(1, AT_ONCE // self.guesses)):
             aligned = alignment_score(model, part.x, restarts=self.restarts, budget=budget, rng=rng)
             found = attack(model, part.x, budget=budget, rng=rng, **how)

@@ -42,7 +42,6 @@ class Metric(Measure):
 
     @property
     def fields(self) -> Fields:
-        """What each column of a row is."""
         return {
             **settings("metric", "size", "difficulty", "examples"),
             **dict.fromkeys(("value", "median"), Field(Kind.NUMBER)),
@@ -52,7 +51,6 @@ class Metric(Measure):
         }
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
-        """Return one row."""
         x = instances(recipe.task, self.difficulty, self.examples).x
         budget, rng = Budget(self.steps), torch.Generator().manual_seed(SEED)
         with counted(model) as cost:
@@ -90,7 +88,6 @@ class SwappedStarts(Metric):
     restarts: int = 5
 
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
-        """The number of every example, (examples,)."""
         return alignment_score(model, x, restarts=self.restarts, **how).score
 
 
@@ -104,7 +101,6 @@ class AdversarialStarts(Metric):
     guesses: int = 2
 
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
-        """The number of every example, (examples,)."""
         return attack(model, x, updates=self.updates, guesses=self.guesses, **how).cosine
 
 
@@ -116,7 +112,6 @@ class JacobianNorm(Metric):
     probes: int = 8
 
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
-        """The number of every example, (examples,)."""
         return start_influence(model, x, probes=self.probes, **how)
 
     def unsettled(self, each: Tensor) -> Tensor:

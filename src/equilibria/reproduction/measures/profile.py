@@ -53,7 +53,6 @@ class Profile(Measure):
 
     @property
     def fields(self) -> Fields:
-        """What each column of a row is."""
         aligned = Field(Kind.ALIGNMENT, of="aligned")
         return {
             **settings("difficulty", "solver", "budget", "examples", "aligned"),
@@ -72,7 +71,6 @@ class Profile(Measure):
         }
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
-        """Return one row for each difficulty."""
         solver = solver_of(self.solver, recipe)
         found = []
         for i, difficulty in enumerate(self.difficulties):
@@ -107,7 +105,9 @@ class Profile(Measure):
         partial = torch.cat([task.partial_score(*answer) for answer in answers])
         status, residual = (torch.cat([getattr(one, name) for _, one in solved]) for name in ("status", "residual"))
         last_step = residual * torch.cat([one.z.flatten(1).norm(dim=1) for _, one in solved])  # absolute
-        with_status = {kind.name.lower(): status == kind for kind in (Status.DIVERGED, Status.CONVERGED, Status.CYCLING)}
+        with_status = {
+            kind.name.lower(): status == kind for kind in (Status.DIVERGED, Status.CONVERGED, Status.CYCLING)
+        }
         unsettled = (status == Status.EXHAUSTED) & self._may_settle(budget)
         row = {
             "examples": len(score),

@@ -41,7 +41,6 @@ class StatePaths(Measure):
 
     @property
     def fields(self) -> Fields:
-        """What each column of a row is."""
         return {
             **settings("difficulty"),
             "paths": Field(Kind.NUMBER),
@@ -50,7 +49,6 @@ class StatePaths(Measure):
         }
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
-        """Return one row."""
         batch = instances(recipe.task, self.difficulty, (self.starts + 1) * self.inputs)
         x, *others = batch.x.split(self.inputs)
         starts = [self._after(self.before, model, other) for other in others]  # (inputs, *state) each

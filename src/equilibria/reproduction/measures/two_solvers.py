@@ -36,7 +36,6 @@ class TwoSolvers(Measure):
 
     @property
     def fields(self) -> Fields:
-        """What each column of a row is."""
         kinds = {
             "score": Kind.SHARE,
             "residuals": Kind.RESIDUAL,
@@ -53,15 +52,11 @@ class TwoSolvers(Measure):
         }
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
-        """Return one row for each run."""
         return [self._run(number, model, recipe) for number in range(self.runs)]
 
     def _run(self, number: int, model: EquilibriumModel, recipe: Recipe) -> Row:
         batch = instances(recipe.task, self.difficulty, self.examples, seed=SEED + RUNS_APART * number)
-        ends = {
-            name: model.equilibrium(batch.x, solver=SOLVERS[name](), budget=Budget(self.steps))
-            for name in NAMES
-        }
+        ends = {name: model.equilibrium(batch.x, solver=SOLVERS[name](), budget=Budget(self.steps)) for name in NAMES}
         row: Row = {"difficulty": self.difficulty, "steps": self.steps, "run": number, "examples": len(batch.x)}
         for name, end in ends.items():
             with torch.no_grad():
