@@ -8,12 +8,9 @@ from equilibria.cli import main
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["corelation"], "there is no study 'corelation'; did you mean correlation or"),
-        (["zzz"], "there is no study 'zzz'; choose one of"),
-        (
-            ["--all", "--scale", "laptp"],
-            "there is no scale 'laptp'; did you mean laptop? There are: smoke, laptop, paper",
-        ),
+        (["corelation"], "there is no figure 'corelation'; did you mean correlation or"),
+        (["zzz"], "there is no figure 'zzz'; choose one of"),
+        (["--all", "--scale", "laptp"], "there is no scale 'laptp'; did you mean laptop?"),
         ([], "name the studies, or give --all; there are: trajectories"),
         (["correlation", "--all"], "--all means every study"),
         (["correlation", "--sample", "3"], "--sample is about --check"),

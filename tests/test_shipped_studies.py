@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from equilibria.reproduction import SCALES, STUDIES
+from equilibria.reproduction import FIGURES, SCALES
 from equilibria.reproduction.engine.check import check
 from equilibria.reproduction.engine.report import report
 from equilibria.reproduction.engine.store import Store
@@ -14,7 +14,7 @@ SAMPLE = 6  # measurements; `make check-results` makes all of them
 
 def finished() -> list:
     store = Store(RESULTS / LAPTOP.name)
-    found = [study for study in STUDIES.values() if store.claims(study)]
+    found = [study for study in FIGURES.values() if store.claims(study)]
     assert found, f"no finished study in {store.folder}; run `equilibria reproduce --all`"
     return found
 
@@ -30,4 +30,4 @@ def test_a_sample_of_the_rows_is_what_the_nets_give():
 def test_the_report_is_that_of_these_studies():
     finished()
     store = Store(RESULTS / LAPTOP.name)
-    assert (store.folder / "report.html").read_text() == report(store, LAPTOP, [*STUDIES.values()])
+    assert (store.folder / "report.html").read_text() == report(store, LAPTOP, [*FIGURES.values()])

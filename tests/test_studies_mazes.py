@@ -6,7 +6,7 @@ from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from equilibria.core.budget import Budget
-from equilibria.reproduction import SCALES, STUDIES
+from equilibria.reproduction import FIGURES, SCALES
 from equilibria.reproduction.engine.figure import Member, Step
 from equilibria.reproduction.engine.store import Block, labelled
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
@@ -38,7 +38,7 @@ def test_only_tied_and_injected_nets_generalise():
     others = {"feedforward": 0.5, "feedforward_injected": 0.5, "no injection": 0.5}
     assert verdicts("ood_mazes", maze_rows(**tied)) == ["holds"] * 7
     assert verdicts("ood_mazes", maze_rows(**others)) == ["does not hold"] * 7
-    assert "cannot tell" in verdicts("ood_mazes", maze_rows(**tied | {"settled": 0.5}))
+    assert "inconclusive" in verdicts("ood_mazes", maze_rows(**tied | {"settled": 0.5}))
 
 
 def stress_rows(independent, dependent, examples=500):
@@ -67,8 +67,8 @@ def test_attacks_are_judged_by_what_is_left():
 
     assert of_answers(1.0, 0.0) == ["holds"] * 4
     assert of_answers(0.5, 0.5) == ["does not hold"] * 4
-    assert of_answers(0.95, 0.05) == ["cannot tell"] * 4
-    assert of_answers(1.0, 0.0, examples=3) == ["cannot tell"] * 4
+    assert of_answers(0.95, 0.05) == ["inconclusive"] * 4
+    assert of_answers(1.0, 0.0, examples=3) == ["inconclusive"] * 4
 
 
 def test_attacks_are_judged_by_where_they_lead():
@@ -78,8 +78,8 @@ def test_attacks_are_judged_by_where_they_lead():
 
     assert of_ends([0.995] * 20, [0.99] * 20) == ["holds", "does not hold"] * 2
     assert of_ends([0.99] * 20, [0.5] * 20) == ["does not hold", "holds"] * 2
-    assert of_ends([0.99] * 20, [0.99] * 19 + [0.5]) == ["cannot tell"] * 4  # one example: it may be chance
-    assert of_ends([0.99] * 20, [None] * 20) == ["cannot tell"] * 4
+    assert of_ends([0.99] * 20, [0.99] * 19 + [0.5]) == ["inconclusive"] * 4  # one example: it may be chance
+    assert of_ends([0.99] * 20, [None] * 20) == ["inconclusive"] * 4
 
 
 def test_searching_has_to_do_more_than_the_worst_of_several_guesses():
@@ -130,7 +130,7 @@ def test_solvers_that_end_in_other_places_with_the_same_answers():
 
 @pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
 def test_error_falls_with_alignment(name):
-    study = STUDIES[name]
+    study = FIGURES[name]
     assert isinstance(study, ErrorByAlignment)
 
     def rows(sign):
@@ -167,7 +167,7 @@ def test_alignments_that_differ_by_rounding_tell_nothing():
         for i in range(18)
         for difficulty in (0.5, 0.1)
     ]
-    assert verdicts("matrix_inversion", rows)[:2] == ["cannot tell"] * 2
+    assert verdicts("matrix_inversion", rows)[:2] == ["inconclusive"] * 2
 
 
 def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
@@ -201,7 +201,7 @@ def untrained():
 
 def test_every_study_of_mazes_draws_what_it_measures():
     for name in ("stress_test", "training_convergence", "solver_residuals"):
-        study, blocks = STUDIES[name], {}
+        study, blocks = FIGURES[name], {}
         plan = study.plan(SMOKE)
         for member, measure in plan:
             rows = measure.rows(member.recipe.build(), member.recipe)

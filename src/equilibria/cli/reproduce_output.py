@@ -17,9 +17,10 @@ from equilibria.cli.executors import stopped_by_control_c
 from equilibria.cli.reproduce import Reproduce
 from equilibria.cli.sweep import progress_table
 from equilibria.io.describe import nearest
-from equilibria.reproduction import SCALES, STUDIES, Audience, Claim, Outcome, Scale, Study, Verdict, reproduce
+from equilibria.reproduction import FIGURES, SCALES, Claim, Figure, Outcome, Scale, Verdict, find_figures, reproduce
 from equilibria.reproduction.engine.check import Checked, check
 from equilibria.reproduction.engine.report import write_report
+from equilibria.reproduction.engine.run import MeasuringProgress, OutdatedRows, ReproductionEvent, TrainingProgress
 from equilibria.reproduction.engine.store import Store
 from equilibria.training import Entry
 from equilibria.training._sweep import seconds_left
@@ -44,22 +45,19 @@ def carry_out(flags: Reproduce) -> int:
         return _reproduce(flags, studies, scale, console, stop)
 
 
-def _chosen(flags: Reproduce) -> Sequence[Study]:
+def _chosen(flags: Reproduce) -> Sequence[Figure]:
     if flags.all and flags.studies:
         raise ValueError("--all means every study; leave out the names, or --all")
     if not flags.all and not flags.studies:
-        raise ValueError(f"name the studies, or give --all; there are: {', '.join(STUDIES)}")
-    for name in flags.studies:
-        if name not in STUDIES:
-            raise ValueError(_unknown("study", name, STUDIES))
-    return [STUDIES[name] for name in dict.fromkeys(flags.studies)] if flags.studies else [*STUDIES.values()]
+        raise ValueError(f"name the studies, or give --all; there are: {', '.join(FIGURES)}")
+    return find_figures(flags.studies) if flags.studies else [*FIGURES.values()]
 
 
 def _reproduce(
-    flags: Reproduce, studies: Sequence[Study], scale: Scale, console: Console, stop: threading.Event
+    flags: Reproduce, studies: Sequence[Figure], scale: Scale, console: Console, stop: threading.Event
 ) -> int:
     execute = flags.where.executor(stop, {"machine": flags.machine})
-    with _Watching(console, flags.where.at_once) as audience:
+    with _Watching(console, flags.where.at_once) as watching:
         outcome = reproduce(
             studies,
             scale,
@@ -67,10 +65,10 @@ def _reproduce(
             workers=flags.where.at_once,
             execute=execute,
             retry=flags.retry,
-            audience=audience,
+            on_progress=watching,
             stop=stop,
         )
-    report = write_report(flags.out, scale, STUDIES.values()) if outcome.finished else None
+    report = write_report(flags.out, scale, FIGURES.values()) if outcome.finished else None
     if flags.json:
         print(json.dumps(asdict(outcome) | {"report": str(report) if report else None}))
     console.print(_verdicts(outcome, studies))
@@ -86,17 +84,19 @@ def _reproduce(
     return int(bool(outcome.failed))
 
 
-def _check(flags: Reproduce, studies: Sequence[Study], scale: Scale, console: Console, stop: threading.Event) -> int:
-    with _Watching(console, flags.where.at_once) as audience:
+def _check(flags: Reproduce, studies: Sequence[Figure], scale: Scale, console: Console, stop: threading.Event) -> int:
+    with _Watching(console, flags.where.at_once) as watching:
         workers = flags.where.at_once
-        checked = check(studies, scale, flags.out, sample=flags.sample, workers=workers, audience=audience, stop=stop)
+        checked = check(
+            studies, scale, flags.out, sample=flags.sample, workers=workers, on_progress=watching, stop=stop
+        )
     if flags.json:
         print(json.dumps(asdict(checked) | {"passed": checked.passed}))
     return _tell(checked, console, stopped=stop.is_set())
 
 
 def _show(flags: Reproduce, scale: Scale) -> int:
-    rows = [_standing(Store(flags.out / scale.name), study, scale) for study in STUDIES.values()]
+    rows = [_standing(Store(flags.out / scale.name), study, scale) for study in FIGURES.values()]
     if flags.json:
         print(json.dumps(rows, indent=1))
         return 0
@@ -109,7 +109,7 @@ def _show(flags: Reproduce, scale: Scale) -> int:
     return 0
 
 
-class _Watching(Audience):
+class _Watching:
     """One live table while nets are trained, then a bar while they are measured."""
 
     def __init__(self, console: Console, at_once: int) -> None:
@@ -133,14 +133,23 @@ class _Watching(Audience):
         self._live.stop()
         self._bar.stop()
 
-    def training(self, entries: list[Entry]) -> None:
+    def __call__(self, event: ReproductionEvent) -> None:
+        match event:
+            case TrainingProgress(entries):
+                self._training(entries)
+            case MeasuringProgress(done, total, seconds_left):
+                self._measuring(done, total, seconds_left)
+            case OutdatedRows():
+                self._console.print(f"[yellow]{escape(str(event))}[/yellow]", soft_wrap=True)
+
+    def _training(self, entries: list[Entry]) -> None:
         self._live.start()
         table = progress_table(entries, ["name"])
         left = seconds_left(entries, self._at_once)
         table.title = f"{table.title}{'' if left is None else f'; all in about {_duration(left)}'}"
         self._live.update(table)
 
-    def measuring(self, done: int, of: int, left: float | None) -> None:
+    def _measuring(self, done: int, of: int, left: float | None) -> None:
         words = "" if left is None else f"{_duration(left)} left"
         if self._task is None:
             self._live.stop()
@@ -150,23 +159,14 @@ class _Watching(Audience):
         if not self._console.is_terminal and done and (done % max(1, of // LINES) == 0 or done == of):
             self._console.print("; ".join(filter(None, [f"measured {done} of {of}", words])))
 
-    def noticed(self, sentence: str) -> None:
-        self._console.print(f"[yellow]{escape(sentence)}[/yellow]", soft_wrap=True)
-
 
 def _scale(name: str) -> Scale:
     if name not in SCALES:
-        raise ValueError(_unknown("scale", name, SCALES))
+        raise ValueError(f"there is no scale {name!r}; {nearest(name, list(SCALES))}")
     return SCALES[name]
 
 
-def _unknown(kind: str, name: str, known: dict[str, Any]) -> str:
-    hint = nearest(name, list(known))
-    there = f" There are: {', '.join(known)}" if hint.startswith("did you mean") else ""
-    return f"there is no {kind} {name!r}; {hint}{there}"
-
-
-def _verdicts(outcome: Outcome, studies: Sequence[Study]) -> Table:
+def _verdicts(outcome: Outcome, studies: Sequence[Figure]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("study", no_wrap=True)
     table.add_column("in the paper")  # which may take two lines
@@ -174,9 +174,9 @@ def _verdicts(outcome: Outcome, studies: Sequence[Study]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for study in studies:
         if study.name in outcome.finished:
-            table.add_row(study.name, study.figure, *_counts(outcome.finished[study.name]))
+            table.add_row(study.name, study.place, *_counts(outcome.finished[study.name]))
         else:
-            table.add_row(study.name, study.figure, "[red]not finished[/red]")
+            table.add_row(study.name, study.place, "[red]not finished[/red]")
     if len(studies) > 1:
         table.add_row("in all", "", *_counts([claim for claims in outcome.finished.values() for claim in claims]))
     return table
@@ -200,16 +200,16 @@ def _tell(checked: Checked, console: Console, *, stopped: bool) -> int:
     return int(not checked.passed)
 
 
-def _standing(store: Store, study: Study, scale: Scale) -> dict[str, Any]:
+def _standing(store: Store, study: Figure, scale: Scale) -> dict[str, Any]:
     plan = study.plan(scale)
-    nets = len({step.member.recipe.id for step in plan})
+    nets = len({planned.net.id for planned in plan})
     claims = store.claims(study)
     counts = Counter(claim.verdict for claim in claims)
     told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     trained = f"{nets - len(store.missing(plan))}/{nets}"
     return {
         "study": study.name,
-        "in the paper": study.figure,
+        "in the paper": study.place,
         "title": study.title,
         "nets": trained,
         "claims": told or "not yet",

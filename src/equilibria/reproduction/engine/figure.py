@@ -43,7 +43,7 @@ class FigureNet:
     def label(self) -> str:
         """The name to display."""
         parts = [
-            self.category.replace("_", " "),
+            in_plain_words(self.category),
             f"depth {self.depth}",
             "weight norm" if self.weight_norm else "",
             f"{self.norm} norm" if self.norm != "none" else "no norm",
@@ -67,6 +67,11 @@ class FigureNet:
             "seed": self.recipe.seed,
             "trained_at": training_depth(self.recipe),
         }
+
+
+def in_plain_words(category: str) -> str:
+    """Return a category as it is displayed."""
+    return category.replace("_", " ")
 
 
 CONFIGURATION = ("depth", "weight_norm", "norm", "rate", "seed")  # columns that pair nets of different categories

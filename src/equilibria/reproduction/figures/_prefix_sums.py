@@ -12,7 +12,7 @@ from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import FEWEST, STRONG, Claim, Source, in_words, judge, rank_correlation
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import figure, probit, probit_axis, scatter
-from equilibria.reproduction.engine.figure import CONFIGURATION, Planned, by, every, pick, values
+from equilibria.reproduction.engine.figure import CONFIGURATION, Planned, by, every, in_plain_words, pick, values
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
@@ -147,7 +147,7 @@ def accuracy_rises(
         return rank_correlation(values(nets, alignment), values(nets, accuracy))
 
     groups = [(category, group) for category, group in by(nets, "category") if len(group) >= FEWEST]
-    alone = ", ".join(f"{category.replace('_', ' ')} {in_words(correlation(group))}" for category, group in groups)
+    alone = ", ".join(f"{in_plain_words(category)} {in_words(correlation(group))}" for category, group in groups)
     remarks = []
     if len(groups) > 1:
         remarks.append(f"Separately: {alone}.")

@@ -9,7 +9,7 @@ from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, in_plain_words, pick, values
 from equilibria.reproduction.figures._mazes import SIZES, TRAINED_ON, at_large_budget
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
@@ -52,7 +52,7 @@ class MazesBySize(Figure):
                 ms=4,
                 elinewidth=0.8,
                 color=COLOURS[i],
-                label=category.replace("_", " "),
+                label=in_plain_words(category),
             )
         counts = {row["difficulty"]: row["examples"] for row in rows}
         axis.set_xticks(range(len(SIZES)), [f"{size}x{size}\n{counts[size]} mazes" for size in SIZES])
@@ -70,7 +70,7 @@ class MazesBySize(Figure):
         for category in (*TIED, *OTHERS):
             (row,) = pick(rows, category=category, difficulty=HARDER)
             solved = _solved(row)
-            what, label = f"{{}} of {HARDER}x{HARDER} mazes solved", category.replace("_", " ")
+            what, label = f"{{}} of {HARDER}x{HARDER} mazes solved", in_plain_words(category)
             if category in TIED:
                 statement = f"a weight-tied net with injection generalises upwards: {label}"
                 found.append(judge(f"generalises_{category}", statement, solved, above=UPWARDS, what=what))

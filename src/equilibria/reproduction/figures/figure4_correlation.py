@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure, probit_axis, scatter
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, by, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, by, in_plain_words, pick, values
 from equilibria.reproduction.figures._mazes import at_large_budget as mazes_at_large_budget
 from equilibria.reproduction.figures._prefix_sums import accuracy_rises, as_points, at_large_budget, averaged, paired
 from equilibria.reproduction.figures.figure2_ood_mazes import OTHERS
@@ -48,7 +48,7 @@ class Correlation(Figure):
         scatter(
             right,
             [
-                (category.replace("_", " "), values(nets, "alignment"), values(nets, "score"))
+                (in_plain_words(category), values(nets, "alignment"), values(nets, "score"))
                 for category, nets in by(pick(rows, task=Mazes.__name__), "category")
             ],
             trends=False,
