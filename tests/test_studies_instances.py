@@ -42,7 +42,7 @@ def test_the_deepest_nets_are_told_of_by_themselves():
     shallow = [row | {"net": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
     assert {claim.remark for claim in FIGURES["per_instance"].claims(deep)} == {""}
     remarks = {claim.remark for claim in FIGURES["per_instance"].claims([*shallow, *deep])}
-    assert remarks == {"Of the nets that were trained with 32 steps alone: 1 [1, 1]."}
+    assert remarks == {"Nets trained with 32 steps alone: 1 [1, 1]."}
 
 
 def test_three_regimes():
