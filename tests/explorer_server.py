@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 RESULTS = Path(__file__).parent.parent / "results"
 NETS = ["mazes/fast", "mazes/path_dependent", "prefix_sum/fast", "prefix_sum/path_dependent", "matrix_inversion/fast"]
-SMALL = "#task=mazes&difficulty=9&seed=1&steps=30&others=-1"  # a view that is quickly there
+SMALL = "#task=mazes&difficulty=9&seed=1&steps=30&restarts=-1"  # a view that is quickly there
 FREED = 10.0  # seconds: a solve ends within one, which a busy machine may stretch; by itself it takes minutes
 expect.set_options(timeout=30_000)  # the machine may be busy
 
@@ -62,15 +63,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
-def explorer(runs: Path) -> Iterator[str]:
-    """The address of a server that runs as a user would run it."""
+@contextmanager
+def start_explorer(runs: Path, **options: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Address and process of a server that is started as a user would start it."""
     command = [sys.executable, "-m", "equilibria", "explore", str(runs), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
         found = re.search(r"http://\S+", cast(IO[str], process.stdout).readline())
         assert found, "the explorer did not start"
-        yield found[0].rstrip("/")
+        yield found[0].rstrip("/"), process
         process.terminate()
+
+
+@pytest.fixture(scope="session")
+def explorer(runs: Path) -> Iterator[str]:
+    """The address of a running server."""
+    with start_explorer(runs) as (address, _):
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from equilibria.nets import ConvNet
 from equilibria.tasks import PrefixSum
-from equilibria.training import Evaluation, Mixed, Optim, Recipe, Run, Uniform, Watcher, train
+from equilibria.training import Began, Evaluation, Event, Mixed, Optim, Recipe, Run, Stepped, Uniform, Warned, train
 
 RECIPE = Recipe(
     name="small",
@@ -20,30 +20,32 @@ RECIPE = Recipe(
 )
 
 
-class Notes(Watcher):
+class Notes:
+    """What a training reported: the step after which it began, and its warnings."""
+
     def __init__(self):
-        self.first_step, self.complaints = None, []
+        self.first_step, self.warnings = None, []
 
-    def began(self, recipe, step):
-        self.first_step = step
-
-    def complained(self, sentence):
-        self.complaints.append(sentence)
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Began(step):
+                self.first_step = step
+            case Warned(message):
+                self.warnings.append(message)
 
 
 def interrupted(folder: Path, step: int, recipe: Recipe = RECIPE) -> None:
-    """Train until some step and stop there as if the power had gone."""
+    """Train until some step and stop there as if the power had failed."""
 
     class Stop(Exception):
         pass
 
-    class Until(Watcher):
-        def stepped(self, progress):
-            if progress.step == step:
-                raise Stop
+    def stop(event: Event) -> None:
+        if isinstance(event, Stepped) and event.step == step:
+            raise Stop
 
     with pytest.raises(Stop):
-        train(recipe, folder, watcher=Until(), save_every=0.0)
+        train(recipe, folder, on_progress=stop, save_every=0.0)
 
 
 def loss_lines(run: Run) -> list[tuple[int, float]]:

@@ -241,7 +241,7 @@ def test_a_torchdeq_model_that_cannot_be_taken():
         def forward(self, x):
             return self.deq(lambda a, b: (a, b), (x, x))
 
-    with pytest.raises(TypeError, match="solves for a tuple, and one tensor is needed"):
+    with pytest.raises(TypeError, match="solves for a tuple, but its state must be one tensor"):
         from_torchdeq(Two(), readout=nn.Identity()).equilibrium(inputs(2, 3))
     with pytest.raises(TypeError, match="Loop holds 0 torchdeq objects"):
         from_torchdeq(Loop(), readout=nn.Identity())
@@ -260,19 +260,19 @@ def same(x):
     [
         (lambda z, x: z[:, :2], same, same, ValueError, r"\(3, 4\) of torch.float32 into \(3, 2\).*keep shape"),
         (lambda z, x: z.double(), same, same, ValueError, "into .* torch.float64"),
-        (lambda z, x: (z, x), same, same, TypeError, "next state alone, a tensor, got a tuple"),
+        (lambda z, x: (z, x), same, same, TypeError, "only the next state, a tensor, got a tuple"),
         (lambda z, x: z, lambda x: x[:1], same, ValueError, "1 states for 3 inputs"),
         (lambda z, x: z, lambda x: x.long(), same, TypeError, "floating-point tensor .* torch.int64"),
-        (lambda z, x: z, same, lambda z: z.mean(), TypeError, "a row for each of 3 inputs"),
-        (lambda z, x: z, same, lambda z: z.argmax(1), TypeError, "torch.int64; return the scores of classes"),
+        (lambda z, x: z, same, lambda z: z.mean(), TypeError, r"one row per input \(3\)"),
+        (lambda z, x: z, same, lambda z: z.argmax(1), TypeError, "torch.int64; return the scores of the classes"),
         (lambda z, x: z, same, lambda z: z > 0, TypeError, "torch.bool; return the scores"),
         (lambda z, x: z, same, lambda z: z[:, :0], TypeError, r"\(3, 0\) of torch.float32"),
-        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "alone than in a batch of 3.*use x"),
+        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "alone than in a batch of 3.*through x"),
         (lambda z, x: z + x.mean(0), same, same, ValueError, "alone than in a batch of 3"),
-        (lambda z, x: z.view(3, 4) + x, same, same, TypeError, "fails for fewer samples than 3"),
+        (lambda z, x: z.view(3, 4) + x, same, same, TypeError, "fails for fewer rows than 3"),
     ],
 )
-def test_what_cannot_be_iterated_is_told(step, init, readout, error, words):
+def test_what_cannot_be_iterated_raises(step, init, readout, error, words):
     with pytest.raises(error, match=words):
         check_model(from_function(step, init=init, readout=readout), inputs(3, 4))
 

@@ -205,12 +205,12 @@ def test_a_map_that_does_not_look_at_its_state_can_be_attacked(solver):
     ("wrong", "message"),
     [
         ({"radius": 0.0}, "radius must be > 0"),
-        ({"radius": math.inf}, "leave it out"),
+        ({"radius": math.inf}, "omit it to search anywhere"),
         ({"guesses": 0}, "guesses must be a whole number >= 1"),
         ({"updates": -1}, "updates must be a whole number >= 0"),
-        ({"through": 0}, "leave it out to unroll the whole budget"),
-        ({"guesses": []}, "give at least one"),
-        ({"guesses": [torch.zeros(3, 5)]}, r"a first guess is \(3, 5\) and the state \(2, 3\)"),
+        ({"through": 0}, "omit it to unroll the whole budget"),
+        ({"guesses": []}, "pass at least one"),
+        ({"guesses": [torch.zeros(3, 5)]}, r"a first guess has shape \(3, 5\) and the state \(2, 3\)"),
     ],
 )
 def test_misuse(wrong, message):

@@ -8,8 +8,8 @@ from problems import affine, integrator, remembers, rng, two_basins
 from torch import nn
 
 from equilibria import Budget, EquilibriumModel
-from equilibria.core.similarity import Usual, cosine, nothing
-from equilibria.diagnostics import Noise, Swapped, Zeros, alignment_score, bootstrap, derangements, from_function
+from equilibria.core.similarity import References, cosine, zero_threshold
+from equilibria.diagnostics import Noise, Swapped, ZeroState, alignment_score, bootstrap, derangements, from_function
 from equilibria.nets import ConvNet
 from equilibria.tasks import Mazes, PrefixSum
 from equilibria.training import measure
@@ -106,7 +106,7 @@ def test_path_dependence_shows():
 
 def test_a_batch_of_one_has_nobody_to_swap_with():
     model = EquilibriumModel(nn.Identity(), lambda z, u: u, nn.Identity())
-    for start in (Swapped(), Noise(), Zeros()):
+    for start in (Swapped(), Noise(), ZeroState()):
         with pytest.raises(ValueError, match="a batch of 1 has no other example"):
             alignment_score(model, torch.ones(1, 3), start=start, rng=rng())
 
@@ -120,7 +120,7 @@ def normal(*shape, seed=5):
     return torch.randn(*shape, generator=rng(seed))
 
 
-@pytest.mark.parametrize("start", [Swapped(), Noise(0.1), Noise(10), Zeros()])
+@pytest.mark.parametrize("start", [Swapped(), Noise(0.1), Noise(10), ZeroState()])
 def test_a_contraction_agrees_from_everywhere_and_by_every_measure(start):
     problem = affine(batch=12, n=8)
     model = EquilibriumModel(nn.Identity(), problem, lambda z: z[:, :3])
@@ -129,7 +129,7 @@ def test_a_contraction_agrees_from_everywhere_and_by_every_measure(start):
         for name, value in agreement._asdict().items():
             expected = torch.zeros(12) if name == "distance" else torch.ones(12)
             torch.testing.assert_close(value, expected, rtol=0, atol=1e-6)
-    assert found.solves == (1 if start == Zeros() else 5)
+    assert found.solves == (1 if start == ZeroState() else 5)
     assert not found.diverged.any()
 
 
@@ -141,7 +141,7 @@ def test_an_integrator_in_closed_form():
     everybody = nn.functional.normalize(usual) @ nn.functional.normalize(other).T
     expected = (everybody.sum(1) - everybody.diagonal()) / 8
     torch.testing.assert_close(found.score, expected)
-    from_zero = alignment_score(iterating(integrator), x, start=Zeros(), budget=Budget(steps), rng=rng())
+    from_zero = alignment_score(iterating(integrator), x, start=ZeroState(), budget=Budget(steps), rng=rng())
     torch.testing.assert_close(from_zero.score, nn.functional.cosine_similarity(usual, torch.full((9, 6), 7.0)))
 
 
@@ -249,7 +249,7 @@ def test_divergence_from_some_starts_only():
 
 def test_noise_is_as_large_as_said():
     states = torch.stack((torch.ones(2000), 7 * torch.ones(2000))).view(2, 20, 100)
-    size = Noise(3).made_from(states, rng()).flatten(1).std(1)
+    size = Noise(3).initial_states(states, rng()).flatten(1).std(1)
     assert size.tolist() == pytest.approx([3, 21], rel=0.05)
     with pytest.raises(ValueError, match="scale must be > 0"):
         Noise(0)
@@ -275,12 +275,12 @@ def test_an_interval_is_wider_at_a_higher_level_and_repeats():
 def test_states_of_zero_agree_with_each_other_and_with_nothing_else():
     usual = torch.tensor([[0.0, 0.0], [1e-9, 0.0], [0.0, 0.0], [1.0, 0.0], [3.0, 4.0]])
     other = torch.tensor([[0.0, 0.0], [0.0, -1e-9], [2.0, 1.0], [0.0, 0.0], [3.0, 4.0]])
-    found = Usual(usual, torch.zeros(5, dtype=torch.bool)).agreement(torch.arange(5), other)
+    found = References(usual, torch.zeros(5, dtype=torch.bool)).agreement(torch.arange(5), other)
     torch.testing.assert_close(found.cosine, torch.tensor([1.0, 1, 0, 0, 1]))
     torch.testing.assert_close(found.distance, torch.tensor([0.0, 0, 1, 1, 0]))
-    torch.testing.assert_close(cosine(usual, other, nothing(usual)), found.cosine)
+    torch.testing.assert_close(cosine(usual, other, zero_threshold(usual)), found.cosine)
 
 
 def test_noise_beside_a_state_of_zero():
-    noise = Noise(2.0).made_from(torch.zeros(2, 5000), rng())
+    noise = Noise(2.0).initial_states(torch.zeros(2, 5000), rng())
     torch.testing.assert_close(noise.std(1), torch.full((2,), 2.0), rtol=0.05, atol=0)

@@ -65,7 +65,7 @@ def test_targets_that_do_not_fit(targets):
 
 
 def test_a_score_of_the_wrong_shape():
-    with pytest.raises(ValueError, match="a number per input"):
+    with pytest.raises(ValueError, match="one number per input"):
         Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) == t).float().mean())
 
 
@@ -74,8 +74,8 @@ def test_a_score_of_the_wrong_shape():
     [
         (LOGITS, CLASSES + 1, "targets go from 1 to 3 and there are 3 classes, 0..2"),
         (LOGITS, CLASSES - 1, "targets go from -1 to 1 and there are 3 classes"),
-        (LOGITS[:, :1], torch.tensor([1, -1, 1, 1]), "targets go from -1 to 1, and the sign of a single logit"),
-        (LOGITS[:, 0], torch.tensor([1, 2, 1, 1]), "targets go from 1 to 2, and the sign"),
+        (LOGITS[:, :1], torch.tensor([1, -1, 1, 1]), "targets go from -1 to 1, but the sign of a single logit"),
+        (LOGITS[:, 0], torch.tensor([1, 2, 1, 1]), "targets go from 1 to 2, but the sign"),
     ],
 )
 def test_labels_that_no_answer_can_meet(prediction, targets, words):

@@ -50,7 +50,7 @@ def test_a_small_ball_harms_less_than_the_whole_space(run, capsys):
     ("arguments", "message"),
     [
         (["--examples", "1"], "--examples must be at least 2"),
-        (["--difficulty", "9"], "say --steps"),
+        (["--difficulty", "9"], "pass --steps"),
         (["--radius", "-1"], "radius must be > 0"),
         (["--guesses", "0"], "guesses must be a whole number >= 1"),
         (["--steps", "-5"], "steps must be a whole number >= 1"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard
 from equilibria.diagnostics import Regime, convergence, limit_distance
-from equilibria.diagnostics._convergence import with_rate
+from equilibria.diagnostics._convergence import apply_rates
 
 IRRATIONAL = 2 * math.pi / (math.sqrt(5) - 1)  # steps of a turn: never a whole number of them
 
@@ -123,12 +123,12 @@ def test_a_slow_contraction_has_neither_settled_nor_does_it_drift(rate, steps, b
     cell = EquilibriumModel(nn.Identity(), lambda z, u: rate * z + scale * u, nn.Identity(), init=lambda u: u + 1)
     found = convergence(cell, x, budget=Budget(steps))
     assert found.regime.tolist() == [before] * 3
-    assert with_rate(found, rate).regime.tolist() == [after] * 3
+    assert apply_rates(found, rate).regime.tolist() == [after] * 3
 
 
 def test_without_a_rate_the_residuals_tell():
     model = EquilibriumModel(nn.Identity(), lambda z, u: 0.9999 * z + 1e-4 * u, nn.Identity(), init=lambda u: u + 0.5)
     found = convergence(model, column(1.0, -2.0, 3.0), budget=Budget(200))
     assert found.regime.tolist() == [Regime.FIXED_POINT] * 3
-    assert with_rate(found, None).regime.tolist() == [Regime.NOT_SETTLED] * 3
-    assert with_rate(found, None).period.tolist() == [0] * 3
+    assert apply_rates(found, None).regime.tolist() == [Regime.NOT_SETTLED] * 3
+    assert apply_rates(found, None).period.tolist() == [0] * 3

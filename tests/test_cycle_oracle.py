@@ -108,7 +108,7 @@ def detected(states: Tensor) -> Tensor:
     last = states[-WINDOW - 1 :]
     window = Window(last[0], torch.finfo(states.dtype).eps)
     for state in last[1:]:
-        window.see(state)
+        window.observe(state)
     return window.period()
 
 

@@ -2,15 +2,18 @@
 
 import base64
 import json
+import signal
 import struct
+import subprocess
 import time
+import urllib.request
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import torch
-from explorer_server import called, events, wait_until_left
+from explorer_server import called, events, solves, start_explorer, wait_until_left
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -70,7 +73,7 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
     scores = {}
     for name in ("fast", "path_dependent"):
         request = {"net": f"mazes/{name}/seed-0", "input": {"difficulty": 13, "seed": 6}, "steps": 60}
-        found = events(explorer, request | {"what": "diagnose", "others": 3})
+        found = events(explorer, request | {"what": "diagnose", "restarts": 3})
         opened = next(event for event in found if event["event"] == "opened")
         assert opened["starts"] == ["usual", "noise", "noise", "swapped", "swapped", "swapped"]
         ends = columns(found, "cosine")[-1]
@@ -101,8 +104,15 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
         (422, {"start": {"kind": "elsewhere"}}),
         (422, {"start": {"kind": "noise", "scale": 1e9}}),
         (422, {"solver": "newton"}),
-        (422, {"others": 11, "what": "diagnose"}),
+        (422, {"restarts": 11, "what": "diagnose"}),
         (422, {"colour": "red"}),
+        (422, {"start": {"kind": "noise", "scale": 10**400}}),
+        (422, {"start": {"kind": "noise", "scale": float("nan")}}),
+        (422, {"start": {"kind": ["noise"]}}),
+        (422, {"input": {"difficulty": 9, "seed": 2**31}}),
+        (422, {"input": {"difficulty": 9, "begin": "here"}}),
+        (422, {"input": {"difficulty": 9, "flips": [1.5]}}),
+        (422, {"tol": 2}),
         (404, {"net": "mazes/fast/seed-9"}),
         (404, {"net": "../secret/net"}),
         (404, {"net": "elsewhere/net"}),
@@ -242,3 +252,35 @@ def test_frames_of_a_socket_carry_their_request_and_steps(explorer):
             elif json.loads(message)["event"] == "done":
                 break
         assert steps == 21
+
+
+def test_an_interrupt_stops_solves_under_way_and_exits_cleanly(runs):
+    """A thread that still solves while the process exits would abort it (exit code 134), with tracebacks."""
+    with ExitStack() as clients, start_explorer(runs, stderr=subprocess.PIPE) as (address, process):
+        for _ in range(2):
+            request = urllib.request.Request(f"{address}/api/think", json.dumps(LONG).encode())
+            clients.enter_context(urllib.request.urlopen(request, timeout=60)).readline()
+        page = clients.enter_context(socket(address))
+        page.send(json.dumps({"id": 1, **LONG}))
+        while not isinstance(page.recv(timeout=30), bytes):
+            pass
+        assert solves(address) == 3
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == "interrupted\n"
+
+
+def test_the_former_name_of_restarts_is_understood(explorer):
+    request = {"net": "prefix_sum/fast/seed-0", "input": {"difficulty": 8}, "steps": 5, "what": "diagnose", "noises": 0}
+    for name in ("restarts", "others"):
+        opened = next(event for event in events(explorer, request | {name: 2}) if event["event"] == "opened")
+        assert opened["starts"] == ["usual", "swapped", "swapped"]
+
+
+def test_a_request_with_invalid_unicode_is_refused_and_the_page_stays_open(explorer):
+    with socket(explorer) as page:
+        page.send(json.dumps({"id": 1, **MAZE, "\ud800": 1}))
+        assert json.loads(page.recv(timeout=30))["status"] == 422
+        page.send(json.dumps({"id": 2, **MAZE}))
+        assert json.loads(page.recv(timeout=30))["event"] == "input"

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from equilibria.explorer.jobs import JobStopped, Scheduler, Turn
 from equilibria.explorer.limits import Refused
-from equilibria.explorer.scheduler import Stopped, Turn, Turns
-from equilibria.explorer.views import VIEWS, Input, judged
-from equilibria.explorer.views.maze import NO_WAY, SEVERAL, shortest_ways
+from equilibria.explorer.views import VIEWS, Input, judge
+from equilibria.explorer.views.maze import NO_PATH, SEVERAL_PATHS, shortest_paths
 from equilibria.tasks import TASKS, Mazes, PrefixSum, Task
 
 DIFFICULTY = {"prefix_sum": 20, "mazes": 13, "matrix_inversion": 0.5, "edge_copy": 6}
@@ -44,9 +44,9 @@ def test_the_perfect_answer_is_right_and_the_constant_is_not(name):
     task: Task = TASKS[name]()
     found = instance(name, seed=1)
     for prediction, expected in ((task.perfect(found.batch), True), (task.constant(found.batch), False)):
-        _, right = judged(task, prediction, found)
+        _, right = judge(task, prediction, found)
         share = VIEWS[name].share(prediction, found)
-        painted = VIEWS[name].painted(prediction, found)
+        painted = VIEWS[name].paint(prediction, found)
         assert right.item() is expected
         assert (share.item() == pytest.approx(1)) is expected
         assert painted.shape == (1, VIEWS[name].places(found))
@@ -67,9 +67,9 @@ def test_a_start_that_is_walled_in_has_no_way_out_and_that_is_said():
     drawing = instance("mazes", seed=1).drawing
     gap = drawing["path"][1]
     found = instance("mazes", seed=1, flips=(gap,))
-    assert found.note == NO_WAY
+    assert found.note == NO_PATH
     assert not found.judged
-    score, right = judged(Mazes(), Mazes().perfect(found.batch), found)
+    score, right = judge(Mazes(), Mazes().perfect(found.batch), found)
     assert score.isnan().all()
     assert not right.any()
 
@@ -80,7 +80,7 @@ def test_a_maze_with_several_shortest_ways_is_not_judged():
     before = instance("mazes", seed=1)
     closed = [place for place in everything if not _open(before, place, side)]
     found = instance("mazes", seed=1, flips=tuple(closed), begin=side + 1, end=3 * side + 3)
-    assert found.note == SEVERAL
+    assert found.note == SEVERAL_PATHS
 
 
 def _open(found, place: int, side: int) -> bool:
@@ -100,8 +100,8 @@ def test_the_way_is_found_from_any_start_and_end():
 def test_shortest_ways_are_counted():
     room = torch.zeros(5, 5, dtype=torch.bool)
     room[1:4, 1:4] = True
-    assert shortest_ways(room, 6, 18).number == 6
-    assert shortest_ways(room, 6, 8) == ([6, 7, 8], 1)
+    assert shortest_paths(room, 6, 18).number == 6
+    assert shortest_paths(room, 6, 8) == ([6, 7, 8], 1)
 
 
 @pytest.mark.parametrize(
@@ -133,35 +133,35 @@ def test_numbers_are_negated_where_that_is_possible():
 def test_difficulties_beyond_the_limits_are_refused():
     for value in (0, 2000, "many", None, True, 10.5):
         with pytest.raises(Refused):
-            VIEWS["prefix_sum"].checked(PrefixSum(), Input(value))
-    VIEWS["prefix_sum"].checked(PrefixSum(), Input(1024))
+            VIEWS["prefix_sum"].check(PrefixSum(), Input(value))
+    VIEWS["prefix_sum"].check(PrefixSum(), Input(1024))
 
 
 def test_turns_are_taken_in_line_and_a_stopped_job_leaves_it():
-    turns = Turns(1)
-    first, second = Turn(turns, 0.0), Turn(turns, 0.0)
+    scheduler = Scheduler(1)
+    first, second = Turn(scheduler, 0.0), Turn(scheduler, 0.0)
     with first:
-        assert turns.free == 0
-        first.breathe()  # nobody waits, so it goes on
+        assert scheduler.free == 0
+        first.checkpoint()  # nobody waits, so it goes on
         second.stop()
-        with pytest.raises(Stopped), second:
+        with pytest.raises(JobStopped), second:
             pass
         first.stop()
-        with pytest.raises(Stopped):
-            first.breathe()
-    assert turns.free == 1
+        with pytest.raises(JobStopped):
+            first.checkpoint()
+    assert scheduler.free == 1
 
 
 def test_what_is_watched_goes_first_and_the_rest_does_not_wait_for_long():
-    turns, order = Turns(1), []
-    jobs = {name: Turn(turns, 0.0, watched=name != "diagnosis") for name in ("diagnosis", "solve", "other")}
+    scheduler, order = Scheduler(1), []
+    jobs = {name: Turn(scheduler, 0.0, interactive=name != "diagnosis") for name in ("diagnosis", "solve", "other")}
 
     def compute(name: str) -> None:
         with jobs[name]:
             for _ in range(60):
                 time.sleep(0.02)
                 order.append(name)
-                jobs[name].breathe()
+                jobs[name].checkpoint()
 
     threads = [threading.Thread(target=compute, args=(name,)) for name in jobs]
     for thread in threads:
@@ -171,4 +171,4 @@ def test_what_is_watched_goes_first_and_the_rest_does_not_wait_for_long():
     assert {name: order.count(name) for name in jobs} == dict.fromkeys(jobs, 60)
     before = order[: max(place for place, name in enumerate(order) if name == "solve")]
     assert 2 <= before.count("diagnosis") < 0.35 * len(before)
-    assert turns.free == 1
+    assert scheduler.free == 1

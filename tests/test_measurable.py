@@ -82,7 +82,7 @@ def test_bare_numbers_can_be_thought_about_and_have_no_plane():
 def test_chance_is_refused_alike(measure):
     model = from_module(Gamble(), init=torch.zeros_like, readout=lambda z: z)
     measured = (lambda model, x: trajectories(model, x, [None])) if measure == "trajectories" else MEASURES[measure]
-    with pytest.raises(ValueError, match=r"adapted\.drop makes answers random .* call \.eval\(\) first"):
+    with pytest.raises(ValueError, match=r"adapted\.drop makes predictions random .* call \.eval\(\)"):
         measured(model, torch.rand(6, 2))
     measured(model.eval(), torch.rand(6, 2, generator=rng()))
 
@@ -97,7 +97,7 @@ def test_an_attack_without_gradients_is_refused_unless_it_needs_none():
 
 def test_a_step_that_writes_into_its_state_is_told_so():
     model = from_function(lambda z, x: z.mul_(0.5).add_(x), init=torch.zeros_like, readout=lambda z: z)
-    with pytest.raises(ValueError, match="a step wrote into its state"):
+    with pytest.raises(ValueError, match="a step modified its state in place"):
         check_model(model, torch.ones(3, 2))
 
 

@@ -90,8 +90,8 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
     [
         ([], "name the folder of at least one run"),
         (["nowhere"], "no model in nowhere"),
-        (["RUN", "--examples", "5"], "--restarts 10 does not fit 5 examples"),
-        (["RUN", "--restarts", "0"], "--restarts 0 does not fit 12 examples"),
+        (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
+        (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),
         (["RUN", "--noise", "-1"], "scale must be > 0"),
         (["RUN", "--level", "95"], "level must be between 0 and 1"),
         (["RUN", "--at", "0", "5"], "has no difficulty 0"),
@@ -108,7 +108,7 @@ def test_mistakes_are_told_in_one_line_with_exit_code_1(arguments, words, run, c
 def test_folders_that_do_not_say_enough(tmp_path, capsys):
     equilibria.save(DeepThinking(width=4, blocks=1).build(PrefixSum()), tmp_path / "net")
     assert main(["measure", str(tmp_path / "net")]) == 1
-    assert "give --at DIFFICULTY STEPS" in capsys.readouterr().err
+    assert "pass --at DIFFICULTY STEPS" in capsys.readouterr().err
     equilibria.save(EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity()), tmp_path / "own")
     assert main(["measure", str(tmp_path / "own"), "--at", "6", "4"]) == 1
     assert "made of parts that cannot be described" in capsys.readouterr().err

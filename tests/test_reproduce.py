@@ -112,7 +112,7 @@ class TestDisturbed:
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert "the same command" in output
+        assert "the same command resumes" in output
         assert "Traceback" not in output
         known = without_times(blocks(tmp_path))
         assert 0 < len(known) < 6
@@ -159,7 +159,7 @@ class TestCheck:
     def test_fresh_results_pass(self, copy, capsys):
         before = files(copy)
         assert main([*COMMAND, str(copy), "--check", "--sample", "4"]) == 0
-        assert "4 of 6 measurements made again: all numbers are as recorded" in capsys.readouterr().out
+        assert "4 of 6 measurements repeated: all numbers agree" in capsys.readouterr().out
         assert files(copy) == before, "a check writes nothing"
 
     def test_what_was_tampered_with_is_told(self, copy, capsys):
@@ -223,7 +223,7 @@ class TestCheck:
 
 def test_the_list(copy, capsys):
     assert main(["reproduce", "--list", "--scale", "smoke", "--out", str(copy), "--json"]) == 0
-    (row,) = [row for row in json.loads(capsys.readouterr().out) if row["study"] == "small"]
+    (row,) = [row for row in json.loads(capsys.readouterr().out) if row["figure"] == "small"]
     assert row["nets"] == "3/3"
     assert row["claims"] == "1 holds, 1 does not hold"
 

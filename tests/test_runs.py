@@ -78,7 +78,7 @@ def test_asked_to_stop_it_saves_and_can_go_on(tmp_path, recipe_file, number):
     assert "interrupted: stopped after step" in errors
     step = int(errors.split("after step ")[1].split()[0])
     notes = Notes()
-    run = train(RECIPE, folder, watcher=notes)
+    run = train(RECIPE, folder, on_progress=notes)
     assert notes.first_step == step
     assert run.finished
 
@@ -92,10 +92,10 @@ def test_a_damaged_state_is_named_and_the_one_before_it_used(tmp_path):
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
     notes = Notes()
-    train(RECIPE, folder, watcher=notes)
-    assert len(notes.complaints) == 1
-    assert newest.name in notes.complaints[0]
-    assert "going on from step 38" in notes.complaints[0]
+    train(RECIPE, folder, on_progress=notes)
+    assert len(notes.warnings) == 1
+    assert newest.name in notes.warnings[0]
+    assert "resuming from step 38" in notes.warnings[0]
     assert notes.first_step == 38
     assert (folder / "model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
 
@@ -107,7 +107,7 @@ def test_damaged_states_do_not_push_out_good_ones(tmp_path):
         path.write_bytes(b"nothing")
     interrupted(folder, 30)
     notes = Notes()
-    train(RECIPE, folder, watcher=notes)
+    train(RECIPE, folder, on_progress=notes)
     assert notes.first_step == 29
 
 
@@ -117,9 +117,9 @@ def test_if_every_state_is_damaged_it_says_so_and_starts_anew(tmp_path):
     for path in folder.glob("state-*"):
         path.write_bytes(path.read_bytes()[:100])
     notes = Notes()
-    run = train(RECIPE, folder, watcher=notes)
+    run = train(RECIPE, folder, on_progress=notes)
     assert notes.first_step == 0
-    assert all("starting anew" in complaint for complaint in notes.complaints)
+    assert all("starting from the beginning" in warning for warning in notes.warnings)
     assert [step for step, _ in loss_lines(run)] == list(range(10, 151, 10))
 
 

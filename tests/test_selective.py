@@ -75,7 +75,7 @@ def test_the_bootstrap_interval_covers():
     for _ in range(trials):
         wrong = torch.arange(120) % 3 == 0
         uncertainty = torch.randn(120, generator=generator) + wrong
-        found = auroc(uncertainty, wrong, resamples=200, confidence=0.9, rng=generator)
+        found = auroc(uncertainty, wrong, resamples=200, level=0.9, rng=generator)
         inside += found.low <= truth <= found.high
     assert 0.84 <= inside / trials <= 0.96
 
@@ -213,7 +213,7 @@ def test_infinite_doubt_is_never_accepted():
     [
         (torch.zeros(3), torch.zeros(4), "one number per example"),
         (torch.zeros(0), torch.zeros(0), "one number per example"),
-        (torch.tensor([math.nan]), torch.zeros(1), "a uncertainty is NaN"),
+        (torch.tensor([math.nan]), torch.zeros(1), "an uncertainty is NaN"),
         (torch.zeros(1), torch.tensor([0.5]), "wrong must be 0 or 1"),
     ],
 )

@@ -76,7 +76,7 @@ def test_the_untrained_net_is_another_one_of_the_same_kind():
 def test_untrained_models_of_ones_own():
     own = EquilibriumModel(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Tanh()), nn.Identity())
     before = own.cell[0].weight.clone()
-    fresh = untrained(own, seed=5)
+    fresh = untrained(own, rng=rng(5))
     assert torch.equal(own.cell[0].weight, before)
     assert not torch.equal(fresh.cell[0].weight, before)
     assert not torch.equal(fresh.encoder.weight, own.encoder.weight)
@@ -92,7 +92,7 @@ class Bare(nn.Module):
 
 
 def test_untrained_is_refused_where_weights_cannot_be_reset():
-    with pytest.raises(ValueError, match=r"cell \(Bare\) has parameters and no reset_parameters"):
+    with pytest.raises(ValueError, match=r"cell \(Bare\) has parameters but no reset_parameters"):
         untrained(of(Bare()))
     with pytest.raises(ValueError, match="the cell is a function"):
         untrained(of(lambda z, u: u))

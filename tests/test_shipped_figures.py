@@ -12,7 +12,7 @@ import pytest
 from equilibria.reproduction import FIGURES, SCALES, FigureNet, figures
 from equilibria.reproduction.engine.check import check
 from equilibria.reproduction.engine.migrate import ATTACKS, migrate
-from equilibria.reproduction.engine.report import report
+from equilibria.reproduction.engine.report import render_report
 from equilibria.reproduction.engine.store import Store, add_net_columns
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -36,7 +36,7 @@ def test_a_sample_of_the_rows_is_what_the_nets_give():
 
 def test_the_report_is_that_of_these_figures():
     finished()
-    assert (STORE.folder / "report.html").read_text() == report(STORE, LAPTOP, [*FIGURES.values()])
+    assert (STORE.folder / "report.html").read_text() == render_report(STORE, LAPTOP, [*FIGURES.values()])
 
 
 def test_every_number_has_a_declared_kind_and_an_error_that_applies_to_it():

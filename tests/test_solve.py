@@ -150,7 +150,7 @@ class TestCompaction:
         assert sizes[0] == 40
         assert sizes[-1] <= 2
         assert len(sizes) == solution.steps.max()
-        assert sum(sizes) < 1.3 * solution.steps.sum(), "at most a little ballast"
+        assert sum(sizes) < 1.3 * solution.steps.sum(), "few finished rows are evaluated"
 
     def test_nested_injections_leave_with_their_rows(self):
         rate = torch.linspace(0.1, 0.95, 16, dtype=torch.float64)[:, None]

@@ -75,7 +75,7 @@ def test_one_that_fails_is_told_and_the_others_go_on(tmp_path):
     assert [entry.state for entry in again] == ["failed", "skipped"], "told again, and not tried"
     assert again[0].reason == entries[0].reason
     seen = []
-    sweep([bad], tmp_path, workers=1, retry=True, watch=lambda entries: seen.append(entries[0].state))
+    sweep([bad], tmp_path, workers=1, retry=True, on_progress=lambda entries: seen.append(entries[0].state))
     assert seen[0] == "waiting", "tried again on request"
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_doctor import CONTRACTION, QUICK, Looped, inputs, turned
+from looped import CONTRACTION, QUICK, Looped, inputs, turned
 
 from equilibria.diagnostics import diagnose, from_function
 from equilibria.diagnostics._convergence import Regime
-from equilibria.diagnostics.doctor.report import AlignmentRow, Curve
+from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, AnswerCurve
 from equilibria.diagnostics.doctor.verdict import judge
 
 
@@ -86,7 +86,7 @@ class TestVerdicts:
         assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)
         assert report.alignment[2].diverged > 0
         assert report.verdict.path_independent is False
-        assert "(noise x 10) it diverges" in report.verdict.sentences[1]
+        assert "restarts from noise x 10 diverge" in report.verdict.sentences[1]
 
     @pytest.mark.parametrize("rate", [0.999, 0.9999])
     def test_slow_contractions_have_not_settled(self, rate):
@@ -106,7 +106,7 @@ class TestVerdicts:
         verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
         assert verdict.behaviour == "settles"
         assert verdict.path_independent is None
-        assert "before it settles from other starts as well" in verdict.sentences[1]
+        assert "before restarts settle" in verdict.sentences[1]
         assert any("larger budget" in remedy for remedy in verdict.remedies)
 
     def test_a_state_that_moves_under_an_answer_that_stays(self):
@@ -125,7 +125,7 @@ class TestVerdicts:
         report = diagnose(memory, inputs(), **QUICK)
         assert report.alignment[2].same_answer == 1
         assert report.verdict.path_independent is False
-        assert "the answer does not depend on the start, the state does" in report.verdict.sentences[1]
+        assert "the state depends on the start, but the answer does not" in report.verdict.sentences[1]
         assert "noise x 10" in report.verdict.sentences[1]
 
     def test_a_common_mean_does_not_hide_path_dependence(self):
@@ -138,7 +138,7 @@ class TestVerdicts:
 
     def test_an_attack_counts_and_so_does_what_is_not_a_number(self):
         same = AlignmentRow("swapped", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 72, 0.0, 0.0)
-        curve = Curve([1, 64], [1.0, 1.0], [1.0, 0.0], None, 1)
+        curve = AnswerCurve([1, 64], [1.0, 1.0], [1.0, 0.0], None, 1)
 
         def verdict(**attacked):
             attack = replace(same, start="an attack", **attacked)
@@ -180,7 +180,7 @@ class TestAnswersAlongACycle:
         assert (report.verdict.behaviour, report.verdict.more_steps) == ("cycles", "will not help")
         assert report.verdict.enough_steps is None
         assert report.curve.along_cycles == 1
-        assert "depends on the step at which it stops" in report.verdict.sentences[2]
+        assert "depends on the step at which the solve stops" in report.verdict.sentences[2]
         assert "100% of the examples" in report.verdict.sentences[2]
         assert any("random depths" in remedy for remedy in report.verdict.remedies)
 
@@ -210,13 +210,13 @@ class TestAnswersAlongACycle:
         assert report.verdict.behaviour == "cycles"
         assert report.curve.along_cycles == 0
         assert (report.verdict.more_steps, report.verdict.enough_steps) == ("will not help", 1)
-        assert "answers stay the same from step 1 on" in report.verdict.sentences[2]
+        assert "answers do not change after step 1" in report.verdict.sentences[2]
 
     def test_a_score_that_comes_and_goes_is_told_as_well(self):
         x = inputs()
         report = diagnose(self.flips(), x, x.argmax(1), **QUICK)
         assert report.verdict.more_steps == "will not help"
-        assert "depends on the step at which it stops" in report.verdict.sentences[2]
+        assert "depends on the step at which the solve stops" in report.verdict.sentences[2]
         assert "the score is best, 1, after 1 steps and 0 after 64" in report.verdict.sentences[2]
 
     def test_a_few_examples_are_enough(self):
@@ -242,4 +242,4 @@ class TestAnswersAlongACycle:
         verdict = diagnose(both, inputs(), **{**QUICK, "budget": 40}).verdict
         assert verdict.behaviour == "not settled within the budget"
         assert verdict.more_steps in ("may help", "will help")
-        assert "for 33% of the examples it depends on the step at which it stops" in verdict.sentences[2]
+        assert "for 33% of the examples it depends on the step at which the solve stops" in verdict.sentences[2]

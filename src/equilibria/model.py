@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from equilibria.core._prepare import prepared
+from equilibria.core._prepare import prepare
 from equilibria.core._tree import noise_like, rows
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver, check_solver_and_budget, solve
@@ -99,7 +99,7 @@ class EquilibriumModel(nn.Module):
         """What a solve takes: the map, the first state and the injection."""
         injection = self.inject(x)
         start = self.init(*injection) if z0 is None else z0
-        cell, injection = prepared(self.cell, injection)
+        cell, injection = prepare(self.cell, injection)
         return cell, start, injection
 
     def equilibrium(

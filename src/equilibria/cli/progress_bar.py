@@ -4,14 +4,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from equilibria.training import Measurement, Recipe, Watcher, trainer
+from equilibria.training import Began, Ended, Evaluated, Event, Measurement, Recipe, Stepped, Warned
 
 
-class Bar(Watcher):
-    """A progress bar with rate, remaining time, loss, and the latest scores; without a terminal, plain lines."""
+class TrainingBar:
+    """Shows the events of one training as a progress bar; without a terminal, as plain lines."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, recipe: Recipe) -> None:
+        self._console, self._recipe = console, recipe
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -22,30 +22,34 @@ class Bar(Watcher):
             console=console,
             disable=not console.is_terminal,
         )
-        self._loss = 0.0
+        self._loss: float | None = None  # smoothed
 
-    def began(self, recipe: Recipe, step: int) -> None:
-        going_on = f", going on after step {step}" if step else ""
-        self._console.print(f"training {recipe.name or 'a recipe'} ({recipe.id}){going_on}")
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        match event:
+            case Began(step):
+                self._begin(step)
+            case Stepped():
+                self._step(event)
+            case Evaluated(step, measurements):
+                parts = [f"at {one.difficulty}: score {one.score:.4g}, AA {one.alignment:.3f}" for one in measurements]
+                self._console.print(f"step {step:>6}  loss {self._loss:.4g}  " + "  ".join(parts), soft_wrap=True)
+            case Warned(message):
+                self._console.print(f"[yellow]{message}[/yellow]", soft_wrap=True)
+            case Ended():
+                self._progress.stop()
+
+    def _begin(self, step: int) -> None:
+        recipe, resumed = self._recipe, f", resumed after step {step}" if step else ""
+        self._console.print(f"training {recipe.name or 'a recipe'} ({recipe.id}){resumed}")
         self._task = self._progress.add_task("steps", total=recipe.optim.steps, completed=step, rate="", now="")
         self._progress.start()
 
-    def complained(self, sentence: str) -> None:
-        self._console.print(f"[yellow]{sentence}[/yellow]", soft_wrap=True)
-
-    def stepped(self, progress: trainer.Progress) -> None:
-        first = self._loss == 0.0
-        self._loss = progress.loss if first else 0.9 * self._loss + 0.1 * progress.loss
+    def _step(self, event: Stepped) -> None:
+        self._loss = event.loss if self._loss is None else 0.9 * self._loss + 0.1 * event.loss
         speed = self._progress.tasks[self._task].speed
         rate = f"{speed:.1f}/s" if speed else ""
-        self._progress.update(self._task, completed=progress.step, rate=rate, now=f"loss {self._loss:.4g}")
-
-    def evaluated(self, step: int, measurements: list[Measurement]) -> None:
-        parts = [f"at {one.difficulty}: score {one.score:.4g}, AA {one.alignment:.3f}" for one in measurements]
-        self._console.print(f"step {step:>6}  loss {self._loss:.4g}  " + "  ".join(parts), soft_wrap=True)
-
-    def ended(self) -> None:
-        self._progress.stop()
+        self._progress.update(self._task, completed=event.step, rate=rate, now=f"loss {self._loss:.4g}")
 
 
 def measurement_table(measurements: list[Measurement], title: str) -> Table:

@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from equilibria.cli.progress_bar import Bar
+from equilibria.cli.progress_bar import TrainingBar
 from equilibria.training import RECIPES, Recipe, Run, train
 from equilibria.training.measurement import scores_by_steps
 
@@ -35,7 +35,7 @@ class Quickstart:
             "The task: the running parity of a string of bits. In training the net sees strings of 32 bits and takes "
             "up to 24 steps. Afterwards it gets strings of up to 512 bits, and as many steps as it needs.\n"
         )
-        run = train(recipe, self.out, watcher=Bar(console))
+        run = train(recipe, self.out, on_progress=TrainingBar(console, recipe))
         grid = self._accuracy(run, recipe, console)
         self._say(run, grid, console)
         picture = self.out / "accuracy.png"

@@ -60,7 +60,7 @@ class Sweep:
                 self.out,
                 execute=self.where.executor(stop, options),
                 retry=self.retry,
-                watch=lambda entries: live.update(progress_table(entries, axes)),
+                on_progress=lambda entries: live.update(progress_table(entries, axes)),
                 stop=stop,
             )
         return self._end(entries, console, stopped=stop.is_set())

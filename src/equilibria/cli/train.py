@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from equilibria.cli.options import Flag, TrackerName, use_threads
-from equilibria.cli.progress_bar import Bar, measurement_table
+from equilibria.cli.progress_bar import TrainingBar, measurement_table
 from equilibria.cli.recipe_flags import exchanged
 from equilibria.io.describe import nearest
 from equilibria.training import RECIPES, Measurement, Recipe, Run, train
@@ -51,9 +51,14 @@ class Train:
     def run(self) -> int:
         use_threads(self.threads)
         console = Console(stderr=self.json)
-        team = Team.joined()
-        how: dict[str, Any] = {"save_every": self.save_every, "machine": self.machine, "track": self.track}
-        run = train(self.change, self.out, watcher=Bar(console), **how)
+        team = Team.join()
+        how: dict[str, Any] = {
+            "save_every": self.save_every,
+            "machine": self.machine,
+            "track": self.track,
+            "team": team,
+        }
+        run = train(self.change, self.out, on_progress=TrainingBar(console, self.change), **how)
         if not team.leads:
             return 0
         if self.json:

@@ -1,25 +1,19 @@
-"""Who may talk to the server: pages that it served itself, and scripts that call it by its own name."""
+"""Who may talk to the server: its own pages, and scripts that address it by its own name."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-from urllib.parse import SplitResult, urlsplit
+import re
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from equilibria.explorer.limits import Refused
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-)
 HEADERS = {
-    "content-security-policy": POLICY,
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
@@ -27,49 +21,35 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses foreign Host headers (a page elsewhere whose name was made to lead here) and foreign Origins."""
+    """Refuses foreign Host headers (DNS rebinding) and foreign Origins (other pages in the same browser).
 
-    def __init__(self, app: Any, host: str) -> None:
+    Starlette's `TrustedHostMiddleware` checks the Host alone, and answers without a reason.
+    """
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
         self._app = app
         self._names = {*LOCAL_NAMES, host.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        refused = self._refused(Headers(scope=scope))
-        if refused is None:
-            await self._app(scope, receive, _with_headers(send))
-        elif scope["type"] == "websocket":
-            await receive()  # the handshake, which is answered with 403
-            await send({"type": "websocket.close", "code": 1008, "reason": refused.reason})
-        else:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            if scope["type"] != "lifespan":
+                self._check(Headers(scope=scope))
+        except Refused as refused:
             await JSONResponse(refused.data(), refused.status)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send_with_headers)
 
-    def _refused(self, headers: Headers) -> Refused | None:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        called, page = _parts(f"//{host}"), _parts(origin or "")
-        if called is None or called.hostname not in self._names:
-            return Refused(403, f"this explorer is not called {host[:100]!r}; open it by the address it has printed")
-        if origin is not None and (page is None or page.netloc.lower() != host.lower()):
-            return Refused(403, f"a page of {origin[:100]!r} may not use this explorer")
-        return None
-
-
-def _parts(address: str) -> SplitResult | None:
-    """Of the address in a header; None if it is none."""
-    try:
-        return urlsplit(address)
-    except ValueError:
-        return None
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            there = {name.lower() for name, _ in message["headers"]}
-            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in there]
-            message["headers"] = [*message["headers"], *more]
-        await send(message)
-
-    return sending
+    def _check(self, headers: Headers) -> None:
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        name = re.sub(r":\d+$", "", host).strip("[]")
+        if name not in self._names:
+            raise Refused(403, f"this explorer is not at {host[:100]!r}; open the address that it printed")
+        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+            raise Refused(403, f"a page from {origin[:100]!r} may not use this explorer")

@@ -1,185 +1,201 @@
 """A net, an input and a solver, ready to be solved from any start."""
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from equilibria.core._prepare import computed_once
+from equilibria.core._prepare import prepare
 from equilibria.core._tree import noise_like
 from equilibria.core.budget import Budget
-from equilibria.core.loop import Solver, Solving
+from equilibria.core.loop import Solver, Stepwise
 from equilibria.diagnostics import attack
 from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.limits import LARGEST_SEED, MOST_OTHERS, Refused
-from equilibria.explorer.requests import Asked, From
-from equilibria.explorer.scheduler import Turn
-from equilibria.explorer.views import Input, Instance, View
+from equilibria.explorer.jobs import Event
+from equilibria.explorer.limits import MAX_RESTARTS, MAX_SEED, Refused
+from equilibria.explorer.requests import SolveRequest
+from equilibria.explorer.views import DrawnInput, Input, View
 from equilibria.model import EquilibriumModel, zeros
 from equilibria.solvers import SOLVERS, Broyden
 from equilibria.tasks import Task
 
-INSTANCES = 64  # inputs that are kept
-KEPT_NUMBERS = 2**24  # in all prepared starts that are kept: 64 MB
-NUMBERS_PER_ROW = 2**21  # that a solver may remember of one solve
-UNROLLED = 2**21  # numbers in the states that an adversary looks through
-REPORTED = 10  # steps between two reports of how far a preparation is
-GUESSES, UPDATES, LONGEST = 2, 20, 32  # of an adversary: first guesses, updates of L-BFGS, steps looked through
-OTHER_SEEDS = 1_000_003  # apart: an input and the others that lend it their states are different instances
-
+CACHED_INPUTS = 64
+CACHED_NUMBERS = 2**24  # in all cached starts: 64 MB
+NUMBERS_PER_ROW = 2**21  # in a solver's memory of one solve
+UNROLLED_NUMBERS = 2**21  # in the states that an attack backpropagates through
+STEPS_PER_REPORT, SECONDS_PER_REPORT = 10, 0.25  # of a start that takes long
+ATTACK_GUESSES, ATTACK_UPDATES, ATTACK_STEPS = 2, 20, 32
+OTHER_SEEDS = 1_000_003  # added to an input's seed to get the seeds of other inputs
 
 T = TypeVar("T")
-Preparing = Generator[float, None, T]  # reports how much of the work is done, and returns what was made
+Preparing = Generator[Event, None, T]  # yields reports of its progress, and returns what it made
 
 
-class Limits(NamedTuple):
-    """Where solves ended. A `Solution` has that too, and all that its solver remembers."""
+class OtherLimits(NamedTuple):
+    """The limits of other inputs. Unlike a `Solution`, it holds no solver memory."""
 
     z: Tensor  # (rows, *state)
     status: Tensor  # (rows,)
 
 
 class Problem:
-    """What one request is about. Every evaluation of the cell breathes, so that turns stay short."""
+    """The solves of one request. Every evaluation of the cell calls `checkpoint`, so that turns stay short."""
 
-    def __init__(self, asked: Asked, catalogue: Catalogue, turn: Turn, kept: "Kept") -> None:
-        self.asked, self.turn, self._kept = asked, turn, kept
-        self.task: Task = asked.net.task
-        self.view: View = asked.net.view
-        self.instance: Instance = kept.instance(self.view, self.task, asked.input)
-        model = catalogue.model(asked.net)
-        self.evaluations = 0
-        with torch.no_grad():
-            cell = computed_once(model.cell)
-
-        def breathing(z: Tensor, *injection: Any) -> Tensor:
-            self.evaluations += 1
-            turn.breathe()
-            return cell(z, *injection)
-
-        self.readout: Callable[[Tensor], Tensor] = model.readout
-        self.solver = solver_for(asked.solver, self._state_size(model))
-        self.model = EquilibriumModel(
-            model.encoder, breathing, model.readout, model.init, solver=self.solver, budget=asked.budget
-        )
-
-    def _state_size(self, model: EquilibriumModel) -> int:
+    def __init__(
+        self, request: SolveRequest, catalogue: Catalogue, checkpoint: Callable[[], None], cache: "SolveCache"
+    ) -> None:
+        net = catalogue.net(request.net)
+        self.request, self._checkpoint, self._cache = request, checkpoint, cache
+        self.task: Task = net.task
+        self.view: View = net.view
+        self.instance: DrawnInput = cache.instance(self.view, self.task, request.input)
+        self.model = catalogue.model(net)
         with torch.no_grad():
             try:
-                self.injection = model.inject(self.instance.batch.x)
-                self.usual_start: Tensor = model.init(*self.injection)
+                self.injection = self.model.inject(self.instance.batch.x)
+                self.usual_start: Tensor = self.model.init(*self.injection)
             except RuntimeError as error:
-                raise Refused(422, f"{self.asked.net.path} cannot take this input: {error}") from error
-        return self.usual_start.numel()
+                raise Refused(422, f"{request.net} cannot take this input: {error}") from error
+        self.solver = make_solver(request.solver, self.usual_start.numel())
 
-    def solving(self, starts: Tensor) -> Solving:
-        """A solve of the input from each of the starts, (rows, *state)."""
-        rows = len(starts)
-        many = tuple(part.expand(rows, *part.shape[1:]) for part in self.injection)
-        return Solving(self.model.cell, starts, many, solver=self.solver, budget=self.asked.budget)
-
-    def limits_of_others(self, count: int, seed: int) -> Preparing[Limits]:
-        """Where other inputs of the same difficulty end: `count` of them."""
-        key = ("others", count, seed, *self._key())
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept.put(key, (yield from self._solved_others(count, seed)))
-        return found
-
-    def _solved_others(self, count: int, seed: int) -> Preparing[Limits]:
-        first = self.asked.input.seed + OTHER_SEEDS + seed * MOST_OTHERS
-        wanted = [Input(self.asked.input.difficulty, (first + i) % LARGEST_SEED) for i in range(count)]
-        inputs = []
-        for one in wanted:
-            self.turn.breathe()  # large mazes take a while to be carved
-            inputs.append(self._kept.instance(self.view, self.task, one).batch.x)
-        x, budget = torch.cat(inputs), self.asked.budget
-        with torch.no_grad():
-            injection = self.model.inject(x)
-            start = self.model.init(*injection)
-            solving = Solving(self.model.cell, start, injection, solver=self.solver, budget=budget, trace=False)
-            for until in range(0, budget.steps, REPORTED):
-                solving.run(min(budget.steps, until + REPORTED))
-                yield solving.done / budget.steps
-            solution = solving.solution()
-            return Limits(solution.z, solution.status)
+    def stepwise(self, starts: Tensor, injection: tuple | None = None) -> Stepwise:
+        """A solve from each of the starts, (rows, *state); `injection` defaults to that of the input."""
+        if injection is None:
+            injection = tuple(part.expand(len(starts), *part.shape[1:]) for part in self.injection)
+        cell, injection = prepare(self.model.cell, injection)
+        return Stepwise(
+            cell,
+            starts,
+            injection,
+            solver=self.solver,
+            budget=self.request.budget,
+            on_step=lambda _: self._checkpoint(),
+            trace=False,
+        )
 
     def start(self) -> Preparing[Tensor]:
-        """The first state that was asked for: (1, *state)."""
-        start = self.asked.start
+        """The initial state that was requested: (1, *state)."""
+        start = self.request.start
         if start.kind == "usual":
             return self.usual_start
         if start.kind == "zeros":
             return zeros(self.usual_start)
         if start.kind == "noise":
             return self.noise(start.scale, start.seed)
+        yield self._progress(0)
         if start.kind == "other":
-            return (yield from self.limits_of_others(1, start.seed)).z
-        key = ("attack", start, self.asked.input, *self._key())
-        (found,) = self._kept.get(key) or self._kept.put(key, (self._attacked(start),))
+            return (yield from self.other_limits(1, start.seed)).z
+        key = ("attack", start, self.request.input, *self._key())
+        (found,) = self._cache.get(key) or self._cache.put(key, (self._attacked_start(),))
         return found
 
     def noise(self, scale: float, seed: int) -> Tensor:
-        """Gaussian noise of this standard deviation."""
+        """Gaussian noise of this standard deviation: (1, *state)."""
         return scale * noise_like(self.usual_start, torch.Generator().manual_seed(seed))
 
-    def _attacked(self, start: From) -> Tensor:
-        """The start, of those that a short search finds, that leads farthest from the usual limit."""
-        through = max(4, min(LONGEST, UNROLLED // (GUESSES * self.usual_start.numel())))
-        guesses = [self.noise(1.0, start.seed + number) for number in range(GUESSES)]
+    def other_limits(self, count: int, seed: int = 0) -> Preparing[OtherLimits]:
+        """The limits of `count` other inputs of the same difficulty."""
+        key = ("others", count, seed, *self._key())
+        found = self._cache.get(key)
+        if found is None:
+            found = self._cache.put(key, (yield from self._solve_others(count, seed)))
+        return found
+
+    def _solve_others(self, count: int, seed: int) -> Preparing[OtherLimits]:
+        first = self.request.input.seed + OTHER_SEEDS + seed * MAX_RESTARTS
+        inputs = []
+        for number in range(first, first + count):
+            self._checkpoint()  # a large maze takes long to generate
+            wanted = Input(self.request.input.difficulty, number % MAX_SEED)
+            inputs.append(self._cache.instance(self.view, self.task, wanted).batch.x)
+        reported = time.monotonic()
+        with torch.no_grad():
+            injection = self.model.inject(torch.cat(inputs))
+            stepwise = self.stepwise(self.model.init(*injection), injection)
+            for taken in stepwise.run(STEPS_PER_REPORT):
+                if time.monotonic() - reported > SECONDS_PER_REPORT:
+                    reported = time.monotonic()
+                    yield self._progress(taken / self.request.steps)
+            solution = stepwise.result()
+        return OtherLimits(solution.z, solution.status)
+
+    def _progress(self, share: float) -> Event:
+        start = "several" if self.request.what == "diagnose" else self.request.start.kind
+        return {"event": "preparing", "start": start, "share": share}
+
+    def _attacked_start(self) -> Tensor:
+        """The start found by a short search whose limit is farthest from the usual one."""
+        model, seed = self.model, self.request.start.seed
+        steps = UNROLLED_NUMBERS // (ATTACK_GUESSES * self.usual_start.numel())
+        cell = _Checkpointed(model.cell, self._checkpoint)
         found = attack(
-            self.model,
+            EquilibriumModel(model.encoder, cell, model.readout, model.init, solver=self.solver),
             self.instance.batch.x,
-            guesses=guesses,
-            updates=UPDATES,
-            through=through,
-            budget=Budget(self.asked.budget.steps),
-            rng=torch.Generator().manual_seed(start.seed),
+            guesses=[self.noise(1.0, seed + number) for number in range(ATTACK_GUESSES)],
+            updates=ATTACK_UPDATES,
+            through=max(4, min(ATTACK_STEPS, steps)),
+            budget=Budget(self.request.steps),
+            rng=torch.Generator().manual_seed(seed),
         )
         return found.start
 
     def _key(self) -> tuple[Any, ...]:
-        asked = self.asked
-        return asked.net.path, asked.input.difficulty, asked.input.seed, asked.solver, asked.budget
+        request = self.request
+        return request.net, request.input.difficulty, request.input.seed, request.solver, request.budget
+
+
+class _Checkpointed(nn.Module):
+    """A cell that calls `checkpoint` at every evaluation: `attack` has no `on_step`."""
+
+    def __init__(self, cell: Callable[..., Tensor], checkpoint: Callable[[], None]) -> None:
+        super().__init__()
+        self.cell, self.checkpoint = cell, checkpoint
+
+    def forward(self, z: Tensor, *injection: Any) -> Tensor:
+        self.checkpoint()
+        return self.cell(z, *injection)
+
+    def prepare_solve(self, *injection: Any) -> tuple[Callable[..., Tensor], tuple]:
+        """The prepared cell, with checkpoints, and its injection."""
+        cell, injection = prepare(self.cell, injection)
+        return _Checkpointed(cell, self.checkpoint), injection
 
 
 States = TypeVar("States", bound=tuple[Tensor, ...])
 
 
-class Kept:
-    """Inputs and prepared starts that are likely to be asked for again, within a fixed memory."""
+class SolveCache:
+    """Inputs and starts that are likely to be requested again, within a fixed amount of memory."""
 
     def __init__(self) -> None:
-        self.instance = lru_cache(maxsize=INSTANCES)(_instance)
-        self._remembered: dict[tuple[Any, ...], tuple[Tensor, ...]] = {}
+        self.instance = lru_cache(maxsize=CACHED_INPUTS)(lambda view, task, wanted: view.instance(task, wanted))
+        self._starts: dict[tuple[Any, ...], tuple[Tensor, ...]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: tuple[Any, ...]) -> Any:
-        return self._remembered.get(key)
+        """The states of this key, or None."""
+        return self._starts.get(key)
 
-    def put(self, key: tuple[Any, ...], made: States) -> States:
-        """Keep it for a while, in place of the oldest."""
+    def put(self, key: tuple[Any, ...], states: States) -> States:
+        """Cache states, and drop the oldest ones if there are too many."""
         with self._lock:
-            self._remembered[key] = made
-            while self.numbers > KEPT_NUMBERS:
-                self._remembered.pop(next(iter(self._remembered)))
-        return made
+            self._starts[key] = states
+            while self.numbers > CACHED_NUMBERS:
+                self._starts.pop(next(iter(self._starts)))
+        return states
 
     @property
     def numbers(self) -> int:
-        """That are kept in starts."""
-        return sum(tensor.numel() for states in self._remembered.values() for tensor in states)
+        """How many numbers the cached states hold."""
+        return sum(tensor.numel() for states in self._starts.values() for tensor in states)
 
 
-def solver_for(name: str, size: int) -> Solver:
-    """The solver of this name; Broyden's memory shrinks where states are large, so that the server's does not grow."""
+def make_solver(name: str, size: int) -> Solver:
+    """The solver of this name; Broyden's memory is limited for large states."""
     if SOLVERS[name] is Broyden:
         return Broyden(memory=max(4, min(Broyden().memory, NUMBERS_PER_ROW // size)))
     return SOLVERS[name]()
-
-
-def _instance(view: View, task: Task, wanted: Input) -> Instance:
-    return view.instance(task, wanted)

@@ -1,95 +1,106 @@
-"""Watch a net think: the answer at every step, while it is being found."""
+"""One solve as a stream of events: the answer after every step, while the solve runs."""
 
+import math
 import time
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 
+from equilibria.core.loop import Stepwise
 from equilibria.core.solution import Status
-from equilibria.explorer.frames import Packer, plain, residual_of_all
-from equilibria.explorer.problem import Preparing, Problem, T
-from equilibria.explorer.views import judged
+from equilibria.explorer.jobs import Event
+from equilibria.explorer.problem import Problem
+from equilibria.explorer.views import judge
 
 COLUMNS = ("residual", "score", "share", "right")
-SELDOM = 0.25  # seconds between two reports of a preparation
-REST = 1e-4  # a relative residual that counts as being at rest
+PACKET_SECONDS = 1 / 30  # between two packets
+PACKET_BYTES = 2**18  # a packet of this size is sent at once
+SETTLED = 1e-4  # a relative residual that counts as settled
+
+Frame = tuple[Tensor, Tensor | None]  # of one step: numbers (width,), and an answer (places,) uint8
 
 
-def described(problem: Problem) -> dict[str, Any]:
-    """The event that comes first: the input, as the page draws it."""
-    instance = problem.instance
-    return {
-        "event": "input",
-        "drawing": instance.drawing,
-        "note": instance.note,
-        "judged": instance.judged,
-    }
-
-
-def thinking(problem: Problem) -> Iterator[dict[str, Any]]:
-    """Events: input, preparing (where the start takes work), opened, frames ..., done."""
-    yield described(problem)
-    if problem.asked.start.kind in ("other", "attack"):
-        yield {"event": "preparing", "start": problem.asked.start.kind, "share": 0}
-    start = yield from reported(problem.start(), problem.asked.start.kind)
+def solve_events(problem: Problem) -> Iterator[Event]:
+    """Events: input, preparing (if the start takes long), opened, frames ..., done."""
+    yield input_event(problem)
+    start = yield from problem.start()
     yield {
         "event": "opened",
         "columns": COLUMNS,
         "places": problem.view.places(problem.instance),
-        "steps": problem.asked.budget.steps,
+        "steps": problem.request.steps,
         "solver": str(problem.solver),
         "state": list(start.shape[1:]),
-        "prepared": problem.evaluations,
     }
-    packer, began = Packer(), time.monotonic()
+    began = time.monotonic()
     with torch.no_grad():
-        solving = problem.solving(start)
-        packer.add(*_seen(problem, start, torch.tensor([torch.nan])))
-        yield packer.packet()
-        for step in range(1, problem.asked.budget.steps + 1):
-            solving.run(step)
-            if not len(solving.active) and solving.done < step:
-                break
-            packer.add(*_seen(problem, solving.active.current(), residual_of_all(solving.active, 1)))
-            if packer.due():
-                yield packer.packet()
-        yield from packer.rest()
-        solution = solving.solution()
+        stepwise = problem.stepwise(start)
+        yield from packets(_frame(problem, z, residual) for z, residual in trajectory(stepwise))
+        solution = stepwise.result()
     yield {
         "event": "done",
         "status": status_name(int(solution.status[0]), solution.residual[0].item()),
         "period": int(solution.period[0]),
-        "residual": plain(solution.residual[0].item()),
+        "residual": finite_or_none(solution.residual[0].item()),
         "steps": int(solution.steps[0]),
         "seconds": time.monotonic() - began,
     }
 
 
-def reported(work: Preparing[T], start: str) -> Generator[dict[str, Any], None, T]:
-    """What the work makes; how far it is becomes an event a few times a second."""
-    told = time.monotonic()
-    while True:
-        try:
-            share = next(work)
-        except StopIteration as over:
-            return over.value
-        if time.monotonic() - told > SELDOM:
-            told = time.monotonic()
-            yield {"event": "preparing", "start": start, "share": share}
+def input_event(problem: Problem) -> Event:
+    """The first event: the input as the page draws it."""
+    instance = problem.instance
+    return {"event": "input", "drawing": instance.drawing, "note": instance.note, "judged": instance.judged}
 
 
-def _seen(problem: Problem, state: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-    prediction = problem.readout(state)
-    score, right = judged(problem.task, prediction, problem.instance)
-    share = problem.view.share(prediction, problem.instance)
-    numbers = torch.stack([part[0].float() for part in (residual, score, share, right)])
-    return numbers, problem.view.painted(prediction, problem.instance)[0]
+def trajectory(stepwise: Stepwise) -> Iterator[tuple[Tensor, Tensor]]:
+    """The states (rows, *state) and residuals (rows,) of every step, and of the start; NaN for finished rows."""
+    yield stepwise.z, torch.full_like(stepwise.residual, math.nan)
+    for _ in stepwise.run():
+        yield stepwise.z, stepwise.residual.where(stepwise.active, math.nan)
+
+
+def packets(frames: Iterable[Frame]) -> Iterator[Event]:
+    """Gather frames into events: the first at once, the others up to 30 times a second.
+
+    Their data are all numbers as float32, (count, width), and then all answers, (count, places).
+    """
+    numbers: list[bytes] = []
+    answers: list[bytes] = []
+    first, sent = 0, -math.inf
+
+    def packet() -> Event:
+        data = b"".join((*numbers, *answers))
+        return {"event": "frames", "first": first, "count": len(numbers), "data": data}
+
+    for values, answer in frames:
+        numbers.append(values.float().numpy().tobytes())
+        if answer is not None:
+            answers.append(answer.numpy().tobytes())
+        size = len(numbers) * len(numbers[0]) + len(answers) * (len(answers[0]) if answers else 0)
+        if time.monotonic() - sent > PACKET_SECONDS or size > PACKET_BYTES:
+            yield packet()
+            first, sent = first + len(numbers), time.monotonic()
+            numbers.clear()
+            answers.clear()
+    if numbers:
+        yield packet()
 
 
 def status_name(status: int, residual: float) -> str:
-    """For people: what a solve did. One that has come to rest has settled, whatever its tolerance."""
-    if status == Status.EXHAUSTED and residual <= REST:
-        return "settled"
-    return Status(status).name.lower()
+    """What a solve did, for people: a small residual counts as settled, whatever the tolerance was."""
+    return "settled" if status == Status.EXHAUSTED and residual <= SETTLED else Status(status).name.lower()
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as JSON can hold it."""
+    return value if math.isfinite(value) else None
+
+
+def _frame(problem: Problem, z: Tensor, residual: Tensor) -> Frame:
+    prediction = problem.model.readout(z)
+    score, right = judge(problem.task, prediction, problem.instance)
+    share = problem.view.share(prediction, problem.instance)
+    numbers = torch.stack([part[0].float() for part in (residual, score, share, right)])
+    return numbers, problem.view.paint(prediction, problem.instance)[0]

@@ -8,7 +8,7 @@ from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver
 from equilibria.gradients import Backprop, Gradient, Implicit, Phantom
 from equilibria.nets import ConvNet, DenseNet, Feedforward, GraphNet
-from equilibria.reproduction.engine.figure import FigureNet, training_depth
+from equilibria.reproduction.engine.figure import FigureNet
 from equilibria.reproduction.scales import PAPER, Factors, Scale
 from equilibria.solvers import Broyden
 from equilibria.training import Recipe
@@ -77,7 +77,7 @@ def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> F
     return FigureNet(
         category,
         recipe,
-        depth or layers or training_depth(recipe),
+        depth or layers or recipe.depth.most,
         weight_norm=isinstance(body, ConvNet | DenseNet) and body.weight_norm,
         norm=body.norm if isinstance(body, ConvNet | DenseNet | GraphNet) else "none",
     )

@@ -3,8 +3,9 @@
 from equilibria.training._grid import grid, parse_axis
 from equilibria.training._sweep import Entry, sweep
 from equilibria.training._table import table
-from equilibria.training._train import Interrupted, Watcher, train
+from equilibria.training._train import Interrupted, train
 from equilibria.training.depths import DEPTHS, Depth, Fixed, LogNormalPoisson, Uniform
+from equilibria.training.events import Began, Ended, Evaluated, Event, Stepped, Warned
 from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive, StateNoise
 from equilibria.training.machine import Machine
 from equilibria.training.measurement import Measurement, measure
@@ -20,9 +21,13 @@ __all__ = [
     "RECIPES",
     "STARTS",
     "AlignmentPenalty",
+    "Began",
     "Depth",
+    "Ended",
     "Entry",
+    "Evaluated",
     "Evaluation",
+    "Event",
     "Extra",
     "Fixed",
     "Interrupted",
@@ -40,10 +45,11 @@ __all__ = [
     "Run",
     "Start",
     "StateNoise",
+    "Stepped",
     "Trainer",
     "TrainingDiverged",
     "Uniform",
-    "Watcher",
+    "Warned",
     "Zeros",
     "find_runs",
     "grid",

@@ -1,4 +1,4 @@
-"""Train many recipes: those that are finished are skipped, those that fail are told, the others do not notice."""
+"""Train many recipes: finished runs are skipped, failures are reported and isolated."""
 
 import os
 import threading
@@ -7,57 +7,60 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 
-from equilibria.training.pool import Report, run_in_pool
+from equilibria.io.files import write_atomically
+from equilibria.training.events import Began, Evaluated, Event, Stepped
+from equilibria.training.pool import JobEnd, run_in_pool
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
 
-Executor = Callable[[Sequence[tuple[int, Recipe, Path]]], Iterable[Report]]
+# Trains recipes in their folders; yields the index of one with every event of it, and last with its `JobEnd`.
+Executor = Callable[[Sequence[tuple[Recipe, Path]]], Iterable[tuple[int, Event | JobEnd]]]
+State = Literal["waiting", "running", "finished", "skipped", "failed", "stopped", "busy"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one run of a sweep stands."""
+    """The progress of one run of a sweep."""
 
     recipe: Recipe
     folder: Path
-    state: str = "waiting"  # "waiting", "running", "finished", "skipped", "failed", "stopped", "busy"
+    state: State = "waiting"
     step: int = 0
     loss: float | None = None
     score: float | None = None
     alignment: float | None = None
     reason: str = ""  # why it failed
-    began: float | None = None  # when, and after how many steps, for the remaining time
-    began_at: int = 0
+    began: float | None = None  # time.monotonic()
+    began_at: int = 0  # the step at that time
     ended: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
-        """By the rate so far."""
+        """An estimate from the rate so far, while the run is running."""
         taken = self.step - self.began_at
         if self.state != "running" or self.began is None or taken <= 0:
             return None
         return (time.monotonic() - self.began) / taken * (self.recipe.optim.steps - self.step)
 
-    def after(self, report: Report) -> "Entry":
-        """Where it stands after this."""
-        detail = report.detail
-        match report.what:
-            case "began":
-                return replace(
-                    self, state="running", step=detail["step"], began=time.monotonic(), began_at=detail["step"]
-                )
-            case "stepped" | "evaluated":
-                known = {name: detail[name] for name in ("step", "loss", "score", "alignment") if name in detail}
-                return replace(self, **known)
-            case "finished":
-                last = detail["measurements"][-1:] or [{}]
-                scores = {name: last[0].get(name) for name in ("score", "alignment")}
-                return replace(self, state="finished", step=self.recipe.optim.steps, ended=time.monotonic(), **scores)
-            case "failed" | "stopped" | "busy":
-                return replace(self, state=report.what, reason=detail["reason"])
+    def after(self, event: Event | JobEnd) -> "Entry":
+        """The entry after an event of its run."""
+        match event:
+            case Began(step):
+                return replace(self, state="running", step=step, began=time.monotonic(), began_at=step)
+            case Stepped():
+                return replace(self, step=event.step, loss=event.loss)
+            case Evaluated(step, measurements):
+                return replace(self, step=step, score=measurements[-1].score, alignment=measurements[-1].alignment)
+            case JobEnd("finished", summary):
+                last = (summary["measurements"] or [{}])[-1]
+                known = {"score": last.get("score"), "alignment": last.get("alignment")}
+                return replace(self, state="finished", step=self.recipe.optim.steps, ended=time.monotonic(), **known)
+            case JobEnd(state, _, reason):
+                return replace(self, state=state, reason=reason)
         return self
 
 
@@ -68,37 +71,38 @@ def sweep(
     execute: Executor | None = None,
     workers: int | None = None,
     retry: bool = False,
-    watch: Callable[[list[Entry]], None] | None = None,
+    on_progress: Callable[[list[Entry]], None] | None = None,
     stop: threading.Event | None = None,
 ) -> list[Entry]:
-    """Train `recipes`, each in `folder`/<id>, and say how each ended.
+    """Train `recipes`, each in `folder`/<id>, and return how each run ended.
 
     Args:
-        execute: where they run; left out: in `workers` processes of this machine, one thread each.
-        workers: left out: as many as there are cores.
-        retry: also train those that failed in an earlier sweep; otherwise they are told again as failed.
-        watch: called with all entries whenever one changes.
-        stop: set it to begin no more runs.
+        execute: Where to train. Defaults to `workers` processes on this machine, one thread each.
+        workers: Defaults to the number of cores.
+        retry: Also train runs that failed in an earlier sweep; otherwise they are reported as failed again.
+        on_progress: Called with all entries whenever one changes.
+        stop: Set it to begin no more runs.
     """
-    recipes = list({recipe.id: recipe for recipe in recipes}.values())  # the same one twice is trained once
+    recipes = list({recipe.id: recipe for recipe in recipes}.values())  # duplicates are trained once
     if not recipes:
-        raise ValueError("a sweep of no recipes; name at least one, or an axis with values")
+        raise ValueError("there are no recipes to train; name at least one, or an axis with values")
     entries = [_entry(recipe, Path(folder) / recipe.id, retry=retry) for recipe in recipes]
-    jobs = [(i, one.recipe, one.folder) for i, one in enumerate(entries) if one.state == "waiting"]
-    if watch:
-        watch(entries)
+    waiting = [i for i, one in enumerate(entries) if one.state == "waiting"]
+    jobs = [(entries[i].recipe, entries[i].folder) for i in waiting]
+    if on_progress:
+        on_progress(entries)
     if execute is None:
         execute = partial(run_in_pool, workers=workers or available_cores(), stop=stop)
-    for report in execute(jobs) if jobs else ():
-        entries[report.run] = entries[report.run].after(report)
-        _remember(entries[report.run], report)
-        if watch:
-            watch(entries)
+    for job, event in execute(jobs) if jobs else ():
+        entry = entries[waiting[job]] = entries[waiting[job]].after(event)
+        _record_failure(entry, event)
+        if on_progress:
+            on_progress(entries)
     return entries
 
 
 def seconds_left(entries: Sequence[Entry], at_once: int) -> float | None:
-    """Until all have ended, `at_once` at a time, if a step of a task costs what it has cost so far at that depth."""
+    """Estimate the seconds until all runs end, `at_once` at a time, from the cost per step and depth so far."""
     now, spent, work = time.monotonic(), dict[str, float](), dict[str, float]()
     for entry in entries:
         if entry.began is not None and entry.step > entry.began_at:
@@ -118,30 +122,28 @@ def seconds_left(entries: Sequence[Entry], at_once: int) -> float | None:
 
 
 def _depth(recipe: Recipe) -> float:
-    """A typical one, as a measure of what a step costs."""
+    """Return the mean of a few drawn depths, which measures the cost of a step."""
     return sum(recipe.depth.draw(torch.Generator().manual_seed(seed)) for seed in range(8)) / 8
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _entry(recipe: Recipe, folder: Path, *, retry: bool) -> Entry:
     run, failure = Run(folder), folder / "failed.txt"
     if run.finished:
-        entry = Entry(recipe, folder).after(Report(0, "finished", run.summary))
-        return replace(entry, state="skipped")
+        return replace(Entry(recipe, folder).after(JobEnd("finished", run.summary)), state="skipped")
     if failure.is_file() and not retry:
         return Entry(recipe, folder, state="failed", reason=failure.read_text().strip())
     return Entry(recipe, folder)
 
 
-def _remember(entry: Entry, report: Report) -> None:
-    """A failure is written into the run's folder, and goes when the run is tried again."""
+def _record_failure(entry: Entry, event: Event | JobEnd) -> None:
+    """Write a failure into the run's folder; remove it when the run is tried again."""
     failure = entry.folder / "failed.txt"
-    if report.what == "failed":
-        entry.folder.mkdir(parents=True, exist_ok=True)
-        failure.write_text(entry.reason + "\n")
-    elif report.what in ("began", "finished"):
+    if isinstance(event, JobEnd) and event.state == "failed":
+        write_atomically(failure, (event.reason + "\n").encode())
+    elif isinstance(event, Began | JobEnd):
         failure.unlink(missing_ok=True)

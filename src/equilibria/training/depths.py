@@ -1,4 +1,4 @@
-"""How many steps a solve takes during training. To add a rule: a `Depth`, and a line in DEPTHS."""
+"""How many steps a solve takes during training. To add a rule, write a `Depth` and add a line to DEPTHS."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,16 +10,21 @@ from equilibria.core.budget import require_whole
 
 
 class Depth(ABC):
-    """A frozen dataclass that draws the number of steps of one training step."""
+    """A frozen dataclass that draws the number of solver steps of one training step."""
 
     @abstractmethod
     def draw(self, rng: torch.Generator) -> int:
-        """At least 1."""
+        """Draw a number of steps, at least 1."""
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """The largest number of steps that `draw` returns."""
 
 
 @dataclass(frozen=True)
 class Fixed(Depth):
-    """Always the same."""
+    """Always the same number of steps."""
 
     steps: int = 32
 
@@ -27,6 +32,10 @@ class Fixed(Depth):
         require_whole("steps", self.steps, least=1, why="one step is one evaluation of the cell")
 
     def draw(self, rng: torch.Generator) -> int:
+        return self.steps
+
+    @property
+    def most(self) -> int:
         return self.steps
 
 
@@ -39,10 +48,14 @@ class Uniform(Depth):
 
     def __post_init__(self) -> None:
         require_whole("low", self.low, least=1, why="one step is one evaluation of the cell")
-        require_whole("high", self.high, least=self.low, why="it is the largest depth, and included")
+        require_whole("high", self.high, least=self.low, why="it is the largest depth, inclusive")
 
     def draw(self, rng: torch.Generator) -> int:
         return int(torch.randint(self.low, self.high + 1, (), generator=rng))
+
+    @property
+    def most(self) -> int:
+        return self.high
 
 
 @dataclass(frozen=True)
@@ -54,12 +67,13 @@ class LogNormalPoisson(Depth):
 
     mean: float = 32.0
     sigma: float = 0.5
-    most: int = 256  # longer draws are cut, which bounds the memory of backpropagation
+    # Longer draws are cut, which bounds the memory of backpropagation.
+    most: int = 256  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         if self.mean <= 0 or self.sigma < 0:
             raise ValueError(f"mean must be > 0 and sigma >= 0, got {self.mean!r} and {self.sigma!r}")
-        require_whole("most", self.most, least=1, why="it is the largest depth, and included")
+        require_whole("most", self.most, least=1, why="it is the largest depth, inclusive")
 
     def draw(self, rng: torch.Generator) -> int:
         normal = torch.randn((), generator=rng, dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""Train on a Ray cluster: a task per recipe, tried again elsewhere when its node dies.
+"""Train on a Ray cluster: one task per recipe, retried on another node when its node dies.
 
-Where the runs' folder is shared between nodes, a second try goes on from the last saved state. Where it is not, it
-starts anew, and the finished run is brought back whole.
+If all nodes share the runs' folder, a retry resumes from the last saved state. Otherwise it starts again, and the
+finished run is copied back.
 """
 
 import json
@@ -18,9 +18,10 @@ import torch
 
 from equilibria.io.files import write_atomically
 from equilibria.training._train import train
-from equilibria.training.pool import Report
+from equilibria.training.events import Event, throttled
+from equilibria.training.pool import JobEnd, attempt
 from equilibria.training.recipe import Recipe
-from equilibria.training.runs import Busy, Run
+from equilibria.training.runs import Run
 
 SECONDS_TO_CONNECT = 3.0
 SECONDS_TO_JOIN = 6.0
@@ -30,11 +31,11 @@ SECONDS_FOR_A_LOCK = 60.0
 
 
 class NoCluster(ValueError):
-    """There is no Ray cluster where one was said to be."""
+    """There is no usable Ray cluster."""
 
 
 def run_on_ray(
-    jobs: Sequence[tuple[int, Recipe, Path]],
+    jobs: Sequence[tuple[Recipe, Path]],
     *,
     address: str | None = None,
     cpus: float = 1,
@@ -42,41 +43,72 @@ def run_on_ray(
     retries: int = 3,
     stop: threading.Event | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
-) -> Iterator[Report]:
-    """Train these runs on the cluster at `address` (left out: one that is started here) and yield reports.
+) -> Iterator[tuple[int, Any]]:
+    """Train on the cluster at `address`; yield the same events as `run_in_pool`.
 
-    `options` are for `train`.
+    Without an `address` it starts a cluster on this machine. `options` are passed to `train`.
     """
     ray = _connected(address)
     try:
         _require_room(ray, cpus, gpus)
+        mailbox = _mailbox(ray)
         remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_train_there)
         threads = max(1, int(cpus))
-        waiting = {
-            remote.remote(recipe.to_json(), str(folder.absolute()), threads, dict(options)): (run, folder)
-            for run, recipe, folder in jobs
+        running = {
+            remote.remote(mailbox, job, recipe.to_json(), str(folder.absolute()), threads, dict(options)): job
+            for job, (recipe, folder) in enumerate(jobs)
         }
-        seen: dict[int, int] = {}
-        while waiting:
-            done, _ = ray.wait(list(waiting), timeout=SECONDS_BETWEEN_LOOKS)
+        while running:
+            done, _ = ray.wait(list(running), timeout=SECONDS_BETWEEN_LOOKS)
+            active = set(running.values())
+            yield from (event for event in _new_events(ray, mailbox) if event[0] in active)
             for reference in done:
-                yield _result(ray, reference, *waiting.pop(reference))
-            for run, folder in waiting.values():
-                yield from _news(run, folder, seen)
+                job = running.pop(reference)
+                yield job, _end(ray, reference, jobs[job][1])
             if stop is not None and stop.is_set():
-                yield from _stopped(ray, waiting)
+                yield from _stopped(ray, running)
                 return
     finally:
         ray.shutdown()
 
 
-def _stopped(ray: Any, waiting: dict[Any, tuple[int, Path]]) -> Iterator[Report]:
-    """Ask what is running to save and stop, and wait for it a little."""
-    for reference in waiting:
+class _Mailbox:
+    """An actor that holds the events of all runs until the driver takes them."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[int, Event]] = []
+
+    def put(self, job: int, event: Event) -> None:
+        self._events.append((job, event))
+
+    def take(self) -> list[tuple[int, Event]]:
+        events, self._events = self._events, []
+        return events
+
+
+def _mailbox(ray: Any) -> Any:
+    """A mailbox on the driver's own node, so that no other node takes it along when it dies."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_Mailbox).remote()
+
+
+def _new_events(ray: Any, mailbox: Any) -> list[tuple[int, Event]]:
+    try:
+        return ray.get(mailbox.take.remote())
+    except ray.exceptions.RayError:  # the mailbox restarts; only its news are lost
+        return []
+
+
+def _stopped(ray: Any, running: dict[Any, int]) -> Iterator[tuple[int, Any]]:
+    """Ask the running tasks to save and stop, and wait a little for them."""
+    for reference in running:
         ray.cancel(reference, force=False)
-    ray.wait(list(waiting), num_returns=len(waiting), timeout=SECONDS_TO_SAVE)
-    for run, _ in waiting.values():
-        yield Report(run, "stopped", {"reason": "stopped on request"})
+    if running:
+        ray.wait(list(running), num_returns=len(running), timeout=SECONDS_TO_SAVE)
+    for job in running.values():
+        yield job, JobEnd("stopped", reason="stopped on request")
 
 
 def _connected(address: str | None) -> Any:
@@ -84,7 +116,7 @@ def _connected(address: str | None) -> Any:
         import ray
     except ImportError as error:
         raise NoCluster("Ray is not installed; install the extra: pip install 'equilibria[ray]'") from error
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's new way, and it would warn otherwise
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray warns without it
     options = {"log_to_driver": False, "logging_level": "error", "include_dashboard": False}
     if address is None:
         ray.init(address="local", **options)
@@ -96,16 +128,16 @@ def _connected(address: str | None) -> Any:
 
 
 def _join(address: str, init: Callable[[], Any]) -> None:
-    """Call `init`, which tries for minutes where no cluster answers, and give up after some seconds."""
+    """Call `init`, but give up after some seconds: Ray itself tries for minutes."""
     problems: list[Exception] = []
 
-    def try_it() -> None:
+    def connect() -> None:
         try:
             init()
-        except Exception as error:  # of whatever kind: what matters is that we are not in
+        except Exception as error:  # of any kind
             problems.append(error)
 
-    joining = threading.Thread(target=try_it, daemon=True)
+    joining = threading.Thread(target=connect, daemon=True)
     joining.start()
     joining.join(SECONDS_TO_JOIN)
     if joining.is_alive() or problems:
@@ -113,21 +145,23 @@ def _join(address: str, init: Callable[[], Any]) -> None:
         if address == "auto":
             raise NoCluster(f"found no running Ray cluster to join ({reason}); start one with: ray start --head")
         raise NoCluster(
-            f"something answers at {address} but does not let us join a Ray cluster ({reason}); one that was started "
-            "with tokens wants RAY_AUTH_MODE=token here and its ~/.ray/auth_token"
+            f"{address} answers, but joining a Ray cluster there failed ({reason}); for a cluster with tokens, set "
+            "RAY_AUTH_MODE=token here and copy its ~/.ray/auth_token"
         )
 
 
 def _require_room(ray: Any, cpus: float, gpus: float) -> None:
-    """Raise if no node could ever run such a task: Ray would wait for one for ever."""
+    """Raise if no node can ever run such a task; Ray would wait forever."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
         there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
-        raise NoCluster(f"no node of the cluster has {cpus:g} CPUs and {gpus:g} GPUs for a run; there are: {there}")
+        raise NoCluster(
+            f"no node of the cluster has {cpus:g} CPUs and {gpus:g} GPUs for a run; its nodes have: {there}"
+        )
 
 
 def _require_reachable(address: str) -> None:
-    """Raise within seconds if nobody listens there; Ray itself would try for much longer."""
+    """Raise within seconds if nothing listens at the address; Ray itself tries for much longer."""
     if address in ("auto", "local"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -142,50 +176,32 @@ def _require_reachable(address: str) -> None:
         ) from error
 
 
-def _train_there(recipe: str, folder: str, threads: int, options: dict[str, Any]) -> dict[str, bytes]:
-    """Runs on a node: train, and return the files of the finished run."""
+def _train_there(mailbox: Any, job: int, recipe: str, folder: str, threads: int, options: dict[str, Any]) -> JobEnd:
+    """Runs on a node: train; the result is the files of the finished run."""
     torch.set_num_threads(threads)
-    patience = time.monotonic() + SECONDS_FOR_A_LOCK
-    while True:
-        try:
-            run = train(Recipe.from_json(recipe), folder, **{"save_every": 10.0, **options})
-            break
-        except Busy:  # the first try, on a node that is thought dead, may take a while to die
-            if time.monotonic() > patience:
-                raise
-            time.sleep(1)
-    return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file() and path.name[0] != "."}
+    deadline = time.monotonic() + SECONDS_FOR_A_LOCK
+    on_progress = throttled(lambda event: mailbox.put.remote(job, event))
+
+    def files() -> dict[str, bytes]:
+        run = train(Recipe.from_json(recipe), folder, on_progress=on_progress, **{"save_every": 10.0, **options})
+        paths = [path for path in run.folder.iterdir() if path.is_file() and path.name[0] != "."]
+        return {path.name: path.read_bytes() for path in paths}
+
+    while (end := attempt(files)).state == "busy" and time.monotonic() < deadline:
+        time.sleep(1)  # the first try, on a node that is thought dead, may take a while to die
+    return end
 
 
-def _result(ray: Any, reference: Any, run: int, folder: Path) -> Report:
+def _end(ray: Any, reference: Any, folder: Path) -> JobEnd:
     try:
-        files = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        what = "busy" if isinstance(error.cause, Busy) else "failed"
-        return Report(run, what, {"reason": f"{type(error.cause).__name__}: {error.cause}"})
+        end: JobEnd = ray.get(reference)
     except ray.exceptions.OutOfMemoryError:
-        return Report(run, "failed", {"reason": "out of memory"})
+        return JobEnd("failed", reason="out of memory")
     except ray.exceptions.RayError as error:
-        return Report(run, "failed", {"reason": f"{type(error).__name__}: {str(error).splitlines()[0]}"})
+        return JobEnd("failed", reason=f"{type(error).__name__}: {str(error).splitlines()[0]}")
+    if end.state != "finished":
+        return end
     if not Run(folder).finished:  # it was trained where this folder cannot be seen
-        for name in sorted(files, key=lambda name: name == "summary.json"):  # the summary last: it says "finished"
-            write_atomically(folder / name, files[name])
-    return Report(run, "finished", json.loads(files["summary.json"]))
-
-
-def _news(run: int, folder: Path, seen: dict[int, int]) -> Iterator[Report]:
-    """What the run has written since the last look, if its folder can be seen from here."""
-    lines = Run(folder).metrics()
-    if run not in seen and not lines:
-        return
-    if run not in seen:
-        yield Report(run, "began", {"step": 0})
-        seen[run] = 0
-    for line in lines[seen[run] :]:
-        if "loss" in line:
-            yield Report(run, "stepped", {"step": line["step"], "loss": line["loss"]})
-        elif line["evaluation"]:
-            last = line["evaluation"][-1]
-            detail = {"step": line["step"], "score": last["score"], "alignment": last["alignment"]}
-            yield Report(run, "evaluated", detail)
-    seen[run] = len(lines)
+        for name in sorted(end.result, key=lambda name: name == "summary.json"):  # last, because it says "finished"
+            write_atomically(folder / name, end.result[name])
+    return JobEnd("finished", json.loads(end.result["summary.json"]))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.stats import binomtest, rankdata
+from scipy.stats import rankdata
 
-from equilibria.diagnostics import Estimate
+from equilibria.diagnostics.statistics import Estimate, bootstrap, grouped_auroc, wilson_share
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -113,14 +113,7 @@ def resampled(
 
     `statistic` takes (..., units, columns) and gives (...,). Fewer than `fewest` units have a value and no interval.
     """
-    complete = [unit for unit in data if not any(math.isnan(number) for number in unit)]
-    table = np.asarray(complete, dtype=float)  # (units, columns)
-    if len(table) < fewest:
-        return Estimate(float(statistic(table)) if complete else math.nan, math.nan, math.nan, len(table))
-    draws = np.random.default_rng(0).integers(len(table), size=(RESAMPLES, len(table)))
-    found = statistic(table[draws])
-    low, high = np.nanquantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
-    return Estimate(float(statistic(table)), float(low), float(high), len(table))
+    return bootstrap(data, statistic, level=LEVEL, resamples=RESAMPLES, min_units=fewest)
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
@@ -162,10 +155,7 @@ def size_of(signed: Estimate) -> Estimate:
 
 def share(right: int, of: int) -> Estimate:
     """A share of examples, with Wilson's interval."""
-    if of == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    interval = binomtest(right, of).proportion_ci(LEVEL, method="wilson")
-    return Estimate(right / of, float(interval.low), float(interval.high), of)
+    return wilson_share(right, of, level=LEVEL)
 
 
 def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:
@@ -193,18 +183,8 @@ def area_over_nets(nets: Sequence[Sequence[tuple[float, bool]]], *, fewest: int 
     for i, net in enumerate(nets):
         for score, right in net:
             counts[int(right), i, place[score]] += 1
-    if len(nets) < fewest or counts.sum((1, 2)).min() < fewest:
-        return Estimate(math.nan, math.nan, math.nan, len(nets))
-    drawn = np.random.default_rng(0).multinomial(len(nets), [1 / len(nets)] * len(nets), size=RESAMPLES)
-    low, high = np.nanquantile(_area(*(drawn @ side for side in counts)), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
-    return Estimate(float(_area(*counts.sum(1))), float(low), float(high), len(nets))
-
-
-def _area(wrong: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Of how many examples have each score, (..., scores); NaN if all are right, or all wrong."""
-    below = wrong.cumsum(-1) - wrong / 2
-    pairs = wrong.sum(-1) * right.sum(-1)
-    return np.divide((right * below).sum(-1), pairs, out=np.full_like(pairs, np.nan), where=pairs > 0)
+    wrong, right = counts
+    return grouped_auroc(right, wrong, level=LEVEL, resamples=RESAMPLES, min_units=fewest)
 
 
 def _spearman(pairs: np.ndarray) -> np.ndarray:

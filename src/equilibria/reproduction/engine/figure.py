@@ -16,7 +16,6 @@ from equilibria.reproduction.engine.compare import Fields, Row
 from equilibria.reproduction.engine.drawing import table
 from equilibria.reproduction.scales import Scale
 from equilibria.training import Recipe
-from equilibria.training.depths import Fixed, LogNormalPoisson, Uniform
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class FigureNet:
             "weight_norm": self.weight_norm,
             "norm": self.norm,
             "seed": self.recipe.seed,
-            "trained_at": training_depth(self.recipe),
+            "trained_at": self.recipe.depth.most,
         }
 
 
@@ -75,20 +74,6 @@ def in_plain_words(category: str) -> str:
 
 
 CONFIGURATION = ("depth", "weight_norm", "norm", "rate", "seed")  # columns that pair nets of different categories
-
-
-def training_depth(recipe: Recipe) -> int:
-    """Return the steps that a net takes in training, the largest number if the depth is random."""
-    match recipe.depth:
-        case Fixed(steps):
-            return steps
-        case Uniform(_, high):
-            return high
-        case LogNormalPoisson(most=most):
-            return most
-    raise TypeError(
-        f"the largest depth of {type(recipe.depth).__name__} is not known; use Fixed, Uniform or LogNormalPoisson"
-    )
 
 
 class Measure(ABC):

@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from equilibria.reproduction.engine.figure import Planned
 from equilibria.reproduction.engine.store import Block, Key, Store
 from equilibria.training import Run
-from equilibria.training.pool import Report, Send, in_processes
+from equilibria.training.events import OnProgress
+from equilibria.training.pool import run_jobs
 
 
 class Failure(str):
@@ -21,14 +21,14 @@ def measure_all(
 ) -> Iterator[tuple[Key, Block | Failure]]:
     """Yield each measurement when it is made, until `stop` is set."""
     keys = list(planned)
-    jobs = [(i, store.run(planned[key].net.recipe).folder, planned[key]) for i, key in enumerate(keys)]
-    for report in in_processes(measure_and_report, jobs, workers=workers, stop=stop) if jobs else ():
-        key = keys[report.run]
-        if report.what == "finished":
-            same = report.detail["block"].key == key
-            yield key, report.detail["block"] if same else Failure("the net or its measure changed during the run")
-        elif report.what == "failed":
-            yield key, Failure(report.detail["reason"])
+    jobs = [(store.run(one.net.recipe).folder, one) for one in planned.values()]
+    for job, end in run_jobs(_measure_job, jobs, workers=workers, stop=stop):
+        key = keys[job]
+        if end.state == "finished":
+            same = end.result.key == key
+            yield key, end.result if same else Failure("the net or its measure changed during the run")
+        elif end.state == "failed":
+            yield key, Failure(end.reason)
 
 
 def measure_block(folder: Path, planned: Planned) -> Block:
@@ -40,14 +40,6 @@ def measure_block(folder: Path, planned: Planned) -> Block:
     return Block(net.id, run.summary["weights"], measure.id, measure.settings, rows, seconds)
 
 
-def measure_and_report(job: int, folder: Path, planned: Planned, send: Send, options: Mapping[str, Any]) -> None:
-    """Measure one net in a worker process, and send the block or the reason of the failure."""
-    del options
-    try:
-        send(Report(job, "finished", {"block": measure_block(folder, planned)}))
-    except KeyboardInterrupt:
-        send(Report(job, "stopped", {"reason": "stopped on request"}))
-    except MemoryError:
-        send(Report(job, "failed", {"reason": "out of memory"}))
-    except Exception as error:
-        send(Report(job, "failed", {"reason": f"{type(error).__name__}: {error}"}))
+def _measure_job(on_progress: OnProgress, folder: Path, planned: Planned) -> Block:
+    del on_progress  # a measurement is too short to report on
+    return measure_block(folder, planned)

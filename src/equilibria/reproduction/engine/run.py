@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from equilibria.io.files import DamagedFile
+from equilibria.reproduction.engine.accounts import environment
 from equilibria.reproduction.engine.claims import Claim
 from equilibria.reproduction.engine.drawing import save
-from equilibria.reproduction.engine.environment import environment
 from equilibria.reproduction.engine.figure import Figure, Planned
 from equilibria.reproduction.engine.measure import Failure, measure_all
 from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns, write_if_new
@@ -109,7 +109,7 @@ def reproduce(
             execute=execute,
             workers=workers,
             retry=retry,
-            watch=lambda entries: on_progress(TrainingProgress(entries)),
+            on_progress=lambda entries: on_progress(TrainingProgress(entries)),
             stop=stop,
         )
         outcome.trained = [entry.recipe.id for entry in entries if entry.state == "finished"]

@@ -8,7 +8,7 @@ from torch import Tensor
 from equilibria.core.budget import Budget, Keep
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
-from equilibria.reproduction.engine.figure import Measure, training_depth
+from equilibria.reproduction.engine.figure import Measure
 from equilibria.reproduction.measures.profile import SolverName, instances, rounded, solver_of, split
 from equilibria.tasks import Batch
 from equilibria.training import Recipe
@@ -48,7 +48,7 @@ class AccuracyCurve(Measure):
                 {
                     "difficulty": difficulty,
                     "examples": self.examples,
-                    "trained_at": training_depth(recipe),
+                    "trained_at": recipe.depth.most,
                     "at": list(self.steps),
                     "scores": rounded(score),
                     "partial_scores": rounded(partial),

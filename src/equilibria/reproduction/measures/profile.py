@@ -13,7 +13,7 @@ from equilibria.core.solution import Status
 from equilibria.diagnostics import alignment_score
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
-from equilibria.reproduction.engine.figure import Measure, training_depth
+from equilibria.reproduction.engine.figure import Measure
 from equilibria.reproduction.measures.rounding import rounding_stderr, rounding_stderr_of_count
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import Batch, Task
@@ -92,7 +92,7 @@ class Profile(Measure):
             return Budget(best_steps(model, recipe.task, batch, solver, self.search))
         if self.steps:
             return Budget(self.steps[i], tol=self.tol, halt_on_cycle=True)
-        return Budget(training_depth(recipe))
+        return Budget(recipe.depth.most)
 
     def _row(
         self, model: EquilibriumModel, recipe: Recipe, batch: Batch, solver: Solver, budget: Budget
