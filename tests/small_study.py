@@ -62,7 +62,9 @@ class Slow(Measure):
 class Broken(Measure):
     """Cannot be made."""
 
-    fields = {}  # noqa: RUF012
+    @property
+    def fields(self):
+        return {}
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         raise RuntimeError("this cannot be measured")
