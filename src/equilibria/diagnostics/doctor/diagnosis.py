@@ -145,7 +145,7 @@ class Section(NamedTuple):
 
     def table(self) -> Table:
         """The section for rich."""
-        table = Table(box=None, title=self.title, title_justify="left", padding=(0, 1))
+        table = Table(box=None, title=self.title, title_justify="left", pad_edge=False, collapse_padding=True)
         for i, heading in enumerate(self.headings):
             text = i == 0 or heading in ("value", READING)
             table.add_column(heading, justify="left" if text else "right", no_wrap=i == 0 or not text)
@@ -218,8 +218,8 @@ def measurements(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, or "-" for a missing number."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
+    """Three significant digits, or "-" for a missing number."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
 
 
 def interval(row: AlignmentRow | UncertaintyRow) -> str:

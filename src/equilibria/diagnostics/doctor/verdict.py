@@ -231,7 +231,7 @@ def _remedies(behaviour: Behaviour, independent: bool | None, more: str, *, earl
         remedies.append("Train at random depths (Uniform) and with a norm in the cell, so that no step is special.")
     if independent is False and behaviour is not Behaviour.DIVERGENCE:
         remedies.append(
-            "Train from mixed starts (Mixed) and at random depths (Uniform): both promote path independence."
+            "Train from mixed starts (Mixed) and at random depths (Uniform): both favour path independence."
         )
     if more == "hurt":
         remedies.append("Stop at the step with the best score, which is usually near the training depth.")
