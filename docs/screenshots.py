@@ -10,15 +10,18 @@ from typing import Any
 from playwright.sync_api import Browser, expect, sync_playwright
 
 HERE = Path(__file__).parent
-OVER = re.compile("Right from step|Not right within|then lost|not judged")
+OVER = re.compile("Right from step|Not right within|then wrong|not judged")
 PATIENCE = 600_000  # milliseconds; a busy machine takes its time
 LARGE = {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"}
 PICTURES: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (view, screen)
-    "mazes": ("#task=mazes&difficulty=25&seed=6&others=5", LARGE),
-    "noise": ("#task=mazes&difficulty=13&seed=2&start=noise&others=5", LARGE | {"color_scheme": "light"}),
-    "bits": ("#task=prefix_sum&difficulty=256&seed=0&others=5", LARGE | {"viewport": {"width": 1440, "height": 1010}}),
+    "mazes": ("#task=mazes&difficulty=25&seed=6&restarts=5", LARGE),
+    "noise": ("#task=mazes&difficulty=13&seed=2&start=noise&restarts=5", LARGE | {"color_scheme": "light"}),
+    "bits": (
+        "#task=prefix_sum&difficulty=256&seed=0&restarts=5",
+        LARGE | {"viewport": {"width": 1440, "height": 1010}},
+    ),
     "phone": (
-        "#task=mazes&difficulty=13&seed=2&others=5",
+        "#task=mazes&difficulty=13&seed=2&restarts=5",
         {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "device_scale_factor": 2},
     ),
 }

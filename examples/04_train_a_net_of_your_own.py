@@ -49,5 +49,5 @@ while not trainer.done:
         print(f"step {progress.step}: loss {progress.loss:.5f}")
 
 for nodes in (10, 30):  # trained on 2 to 10
-    found = measure(trainer.trained(), recipe.task, nodes, Budget(50, tol=1e-5), examples=100, alignment_examples=20)
+    found = measure(trainer.model(), recipe.task, nodes, Budget(50, tol=1e-5), examples=100, alignment_examples=20)
     print(f"{nodes} nodes: error {found.score:.5f} (a constant: {found.constant:.3f}), AA {found.alignment:.4f}")

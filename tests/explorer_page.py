@@ -7,7 +7,7 @@ from explorer_server import SMALL, events
 from playwright.sync_api import Page, expect
 
 SIDE, MARGIN = 11, 6  # places of a 9x9 maze with its walls, and pixels around it
-OVER = re.compile("Right from step|Not right within|then lost|not judged")
+OVER = re.compile("Right from step|Not right within|then wrong|not judged")
 MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 9, "seed": 1}, "steps": 1}
 
 

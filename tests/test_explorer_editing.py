@@ -24,11 +24,11 @@ def test_walls_are_drawn_and_removed_and_a_maze_without_a_way_is_said_to_have_no
     maze = drawing(explorer)
     gap = maze["path"][1]
     page.mouse.click(*place_of(page, gap))
-    expect(page.locator("#hint")).to_contain_text("There is no way from start to end")
+    expect(page.locator("#hint")).to_contain_text("There is no path from start to end")
     expect(page.locator("#verdict-right")).to_have_text("not judged")
     expect(page).to_have_url(re.compile(f"flips={base36(gap)}"))
     page.click("#undo")
-    expect(page.locator("#hint")).not_to_contain_text("no way")
+    expect(page.locator("#hint")).not_to_contain_text("no path")
     expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
     expect(page).not_to_have_url(re.compile("flips"))
 
@@ -58,7 +58,7 @@ def test_the_end_is_moved(page, explorer):
 
 
 def test_bits_are_toggled(page, explorer):
-    opened(page, explorer, "#task=prefix_sum&difficulty=16&seed=0&steps=30&others=-1")
+    opened(page, explorer, "#task=prefix_sum&difficulty=16&seed=0&steps=30&restarts=-1")
     before = page.locator("#answer-left").get_attribute("aria-label")
     box = page.locator("#answer-left").bounding_box()
     page.mouse.click(box["x"] + 12, box["y"] + 12)
@@ -111,7 +111,7 @@ def test_a_finger_that_scrolls_draws_nothing_and_one_that_taps_does(browser: Bro
 
 
 def test_what_the_keyboard_changed_is_said_as_it_is_then(page, explorer):
-    opened(page, explorer, "#task=prefix_sum&difficulty=16&seed=0&steps=30&others=-1")
+    opened(page, explorer, "#task=prefix_sum&difficulty=16&seed=0&steps=30&restarts=-1")
     page.locator("#answer-left").focus()
     page.keyboard.press("ArrowUp")
     said = page.locator("#under-cursor")

@@ -32,7 +32,7 @@ def test_it_plays_from_a_disk(exported, browser: Browser):
     expect(page.locator("#seed")).to_have_value("2")
     expect(page.locator("#chips-right")).to_contain_text("AA of this input")
     page.select_option("#start", "noise")
-    expect(page.locator("#verdict-right")).to_have_text(re.compile("Right from step|Not right|then lost"))
+    expect(page.locator("#verdict-right")).to_have_text(re.compile("Right from step|Not right|then wrong"))
     page.locator("#step").press("Home")
     expect(page.locator("#now-left")).to_have_text(re.compile("^step 0:"))
     page.goto((exported / "index.html").as_uri() + "#task=mazes&difficulty=25&seed=1")

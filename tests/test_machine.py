@@ -23,7 +23,7 @@ def test_half_precision_is_near_and_not_the_same():
     half, trainer = losses(Machine(precision="bfloat16"))
     assert half != plain
     assert half == pytest.approx(plain, rel=0.02)
-    assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in trainer.net.parameters()} == {torch.float32}
 
 
 @pytest.fixture
@@ -40,17 +40,17 @@ def test_a_compiled_cell_trains_the_same():
     """Without averaging, so that the net that is compiled is the one that is kept."""
     plain, trainer = losses(Machine(device="cpu"), averaging=0.0)
     compiled, compiled_trainer = losses(Machine(device="cpu", compile=True), averaging=0.0)
-    assert compiled_trainer.averaged is compiled_trainer.model
-    assert compiled_trainer.model.cell._compiled_call_impl != trainer.model.cell._compiled_call_impl
+    assert compiled_trainer.averaged is compiled_trainer.net
+    assert compiled_trainer.net.cell._compiled_call_impl != trainer.net.cell._compiled_call_impl
     assert compiled == pytest.approx(plain, rel=1e-3)
-    assert list(compiled_trainer.tensors()) == list(trainer.tensors())
+    assert list(compiled_trainer.state_dict()) == list(trainer.state_dict())
     x = RECIPE.task.sample(3, 8, torch.Generator().manual_seed(0)).x
-    net, compiled_net = trainer.trained(), compiled_trainer.trained()
+    net, compiled_net = trainer.model(), compiled_trainer.model()
     said, expected = (one(x, budget=Budget(4)).prediction for one in (compiled_net, net))
     torch.testing.assert_close(said, expected, rtol=0, atol=1e-3)
     with torch.no_grad():
         next(compiled_net.cell.parameters()).fill_(0.0)  # a copy, which shares nothing with the net in training
-    assert next(compiled_trainer.model.cell.parameters()).abs().sum() > 1
+    assert next(compiled_trainer.net.cell.parameters()).abs().sum() > 1
 
 
 def test_what_a_run_was_computed_on_is_recorded(tmp_path):
@@ -63,7 +63,7 @@ def test_what_a_run_was_computed_on_is_recorded(tmp_path):
 
 
 def test_a_device_that_is_not_there_is_named(capsys):
-    with pytest.raises(ValueError, match=r"no device 'cuda:999' here; this torch sees cpu"):
+    with pytest.raises(ValueError, match=r"no device 'cuda:999' here; choose one of cpu"):
         Machine(device="cuda:999")
     with pytest.raises(ValueError, match="device cannot be 'gpu'; choose auto, cpu, cuda"):
         Machine(device="gpu")

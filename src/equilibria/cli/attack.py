@@ -14,7 +14,7 @@ from rich.table import Table
 from equilibria.cli.options import Flag, use_threads
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack
-from equilibria.io.files import nan_to_null
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Batch, Task
 from equilibria.training import Run
@@ -86,7 +86,7 @@ class AttackCommand:
         batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
         result = self._attack_batch(run.model(), task, batch, run.recipe.evaluation.budget(steps))
         if self.json:
-            print(json.dumps(nan_to_null(asdict(result))))
+            print(json.dumps(jsonable(asdict(result))))
         else:
             where = f"at {result.difficulty}, {result.steps} steps, {result.examples} examples"
             Console().print(f"{result.folder} {where}", soft_wrap=True)

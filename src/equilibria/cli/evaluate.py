@@ -10,8 +10,8 @@ from rich.console import Console
 from equilibria.cli.options import Flag, use_threads
 from equilibria.cli.progress_bar import measurement_table
 from equilibria.training import Measurement, Run
-from equilibria.training._train import measure_finally
-from equilibria.training.runs import as_line, difference
+from equilibria.training.measurement import measure_final
+from equilibria.training.runs import as_json, compare_measurements
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Evaluate:
             run = Run(folder)
             measured = self._measured(run)
             shares = run.recipe.task.higher_is_better
-            wrong = difference(run.summary["measurements"], measured, shares=shares) if self.check else []
+            wrong = compare_measurements(run.summary["measurements"], measured, shares=shares) if self.check else []
             if self.check and not measured:
                 wrong = [f"{folder} has no recorded numbers"]
             failed |= bool(wrong)
-            results.append({"folder": str(folder), "measurements": [as_line(one) for one in measured], "wrong": wrong})
+            results.append({"folder": str(folder), "measurements": [as_json(one) for one in measured], "wrong": wrong})
             if not self.json:
                 console.print(measurement_table(measured, str(folder)))
             for sentence in wrong:
@@ -65,4 +65,4 @@ class Evaluate:
         if not (run.folder / "recipe.json").is_file():
             raise ValueError(f"{run.folder} is not the folder of a run: it has no recipe.json")
         at = tuple((int(one) if one.is_integer() else one, steps) for one, steps in self.at)
-        return measure_finally(run.model(), run.recipe, examples=self.examples or None, at=at or None)
+        return measure_final(run.model(), run.recipe, examples=self.examples or None, at=at or None)

@@ -15,7 +15,7 @@ from rich.table import Table
 from equilibria.cli.options import Flag, use_threads
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import Alignment, Estimate, Noise, Restart, Swapped, ZeroState, alignment_score, bootstrap
-from equilibria.io.files import nan_to_null
+from equilibria.io.files import jsonable
 from equilibria.io.folders import load
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
@@ -154,7 +154,7 @@ class MeasureCommand:
                 for space, measures in self._estimates(one).items()
             }
             starts.append(counts | estimates)
-        return nan_to_null({**vars(point), "alignments": starts})
+        return jsonable({**vars(point), "alignments": starts})
 
     def _tables(self, point: Point) -> Iterator[Table]:
         """One table per kind of restart."""

@@ -51,8 +51,13 @@ class Train:
     def run(self) -> int:
         use_threads(self.threads)
         console = Console(stderr=self.json)
-        team = Team.joined()
-        how: dict[str, Any] = {"save_every": self.save_every, "machine": self.machine, "track": self.track}
+        team = Team.join()
+        how: dict[str, Any] = {
+            "save_every": self.save_every,
+            "machine": self.machine,
+            "track": self.track,
+            "team": team,
+        }
         run = train(self.change, self.out, on_progress=TrainingBar(console, self.change), **how)
         if not team.leads:
             return 0

@@ -35,7 +35,7 @@ class CatalogueNet(NamedTuple):
     task: Task
     steps: dict[float, int]  # difficulty -> the most steps that it was evaluated with
     alignment: float | None  # its mean AA, if measured
-    scores: list[dict[str, Any]]  # its measurements
+    score: float | None  # of its last measurement
 
     @property
     def view(self) -> View:
@@ -44,14 +44,8 @@ class CatalogueNet(NamedTuple):
 
     def data(self) -> dict[str, Any]:
         """The JSON that the page receives."""
-        return {
-            "path": self.path,
-            "name": self.name,
-            "task": self.kind,
-            "steps": self.steps,
-            "alignment": self.alignment,
-            "scores": [{name: one[name] for name in ("difficulty", "steps", "score")} for one in self.scores],
-        }
+        named = {name: getattr(self, name) for name in ("path", "name", "steps", "alignment")}
+        return named | {"task": self.kind}
 
 
 class Catalogue:
@@ -126,11 +120,8 @@ def default_roots() -> list[Path]:
 
 
 def _task_data(kind: str, nets: list[CatalogueNet]) -> dict[str, Any]:
-    task = nets[0].task
     return VIEWS[kind].data() | {
-        "trained": list(task.train_difficulties),
-        "tested": list(task.test_difficulties),
-        "higher_is_better": task.higher_is_better,
+        "tested": list(nets[0].task.test_difficulties),
         "pair": _pair(nets),
         "contrast": any(net.alignment is not None and net.alignment < PATH_INDEPENDENT for net in nets),
     }
@@ -145,8 +136,7 @@ def _pair(nets: list[CatalogueNet]) -> list[str]:
     nets = [net for net in nets if net.path.startswith(f"{net.kind}/")] or nets
 
     def merit(net: CatalogueNet) -> tuple[float, float]:
-        score = net.scores[-1]["score"] if net.scores else None
-        good = -math.inf if score is None else score if net.task.higher_is_better else -score
+        good = -math.inf if net.score is None else net.score if net.task.higher_is_better else -net.score
         return -1.0 if net.alignment is None else round(net.alignment, 2), good
 
     measured = [net for net in nets if net.alignment is not None]
@@ -177,7 +167,7 @@ def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet
         steps[one["difficulty"]] = min(MAX_STEPS, max(int(one["steps"]), steps.get(one["difficulty"], 0)))
     alignments = [one["alignment"] for one in measured if one["alignment"] is not None]
     alignment = statistics.mean(alignments) if alignments else None
-    net = CatalogueNet(path, name, folder, kind, task, steps, alignment, measured)
+    net = CatalogueNet(path, name, folder, kind, task, steps, alignment, measured[-1]["score"] if measured else None)
     require_json([net.data(), _task_data(kind, [net])])
     return net
 

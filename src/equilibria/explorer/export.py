@@ -8,7 +8,7 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,22 +73,19 @@ def _plan(catalogue: Catalogue, choice: ExportChoice) -> tuple[list[dict[str, An
     """The views of the page, one for each task, and the requests that they will make."""
     views, requests = [], []
     for task, nets in _chosen_nets(catalogue, choice).items():
-        view = nets[0].view
-        difficulty = view.first if choice.difficulty is None else choice.difficulty
+        shown = nets[0].view
+        difficulty = shown.first if choice.difficulty is None else choice.difficulty
         difficulty = int(difficulty) if float(difficulty).is_integer() else difficulty
         steps = choice.steps or max(net.steps.get(difficulty, 0) for net in nets) or DEFAULT_STEPS
-        seeds = list(choice.seeds) or [view.seed]
-        views.append(
-            {
-                "task": task,
-                "nets": [net.path for net in nets],
-                "difficulty": difficulty,
-                "seeds": seeds,
-                "starts": list(choice.starts),
-                "solvers": list(choice.solvers),
-                "steps": steps,
-            }
-        )
+        seeds = list(choice.seeds) or [shown.seed]
+        view = {
+            "task": task,
+            "nets": [net.path for net in nets],
+            "difficulty": difficulty,
+            "seeds": seeds,
+            "steps": steps,
+        }
+        views.append(asdict(choice) | view)
         for net, seed, kind, solver in itertools.product(nets, seeds, choice.starts, choice.solvers):
             request = {"net": net.path, "input": {"difficulty": difficulty, "seed": seed}}
             request |= {"start": {"kind": kind, **START_FIELDS.get(kind, {})}}

@@ -1,6 +1,6 @@
 """Who may talk to the server: its own pages, and scripts that address it by its own name."""
 
-from urllib.parse import urlsplit
+import re
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -47,17 +47,9 @@ class Guard:
             await self._app(scope, receive, send_with_headers)
 
     def _check(self, headers: Headers) -> None:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if _split(f"//{host}")[0] not in self._names:
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        name = re.sub(r":\d+$", "", host).strip("[]")
+        if name not in self._names:
             raise Refused(403, f"this explorer is not at {host[:100]!r}; open the address that it printed")
-        if origin is not None and _split(origin)[1] != host.lower():
+        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, f"a page from {origin[:100]!r} may not use this explorer")
-
-
-def _split(address: str) -> tuple[str | None, str | None]:
-    """Host name, and host name with port, of an address; None if it is malformed."""
-    try:
-        parts = urlsplit(address)
-        return parts.hostname, parts.netloc.lower()
-    except ValueError:
-        return None, None

@@ -4,14 +4,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from equilibria.explorer.limits import MAX_STREAMS, Refused
 
-MAX_WAIT = 0.4  # seconds after which a waiting background job goes before interactive ones
+BACKGROUND_DELAY = 0.4  # seconds that a background job lets interactive ones go first
 MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
 POLL = 0.1  # seconds between two checks whether a paused job has been stopped
 JOIN_TIMEOUT = 5.0  # seconds to wait for the thread of a stopped job
@@ -26,20 +25,12 @@ class JobStopped(Exception):
 
 
 class Scheduler:
-    """Lets `slots` jobs compute at the same time; the others wait for their turn."""
+    """Lets `slots` jobs compute at the same time; of the others, the turn with the earliest due time is next."""
 
     def __init__(self, slots: int) -> None:
-        self.lock = threading.Lock()
+        self.changed = threading.Condition()
         self.free = slots
-        self.waiting: deque[Turn] = deque()
-
-    def next_after(self, turn: "Turn") -> "Turn | None":
-        """The turn that replaces this one: interactive ones first, except that no turn waits for long."""
-        late = time.monotonic() - MAX_WAIT
-        for waiting in self.waiting:
-            if waiting.interactive or waiting.since < late:
-                return waiting
-        return self.waiting[0] if self.waiting and not turn.interactive else None
+        self.waiting: list[Turn] = []
 
 
 class Turn:
@@ -47,56 +38,44 @@ class Turn:
 
     def __init__(self, scheduler: Scheduler, seconds: float, *, interactive: bool = True) -> None:
         self._scheduler, self._seconds = scheduler, seconds  # how long it computes before it yields to others
-        self.interactive = interactive
-        self.since = 0.0  # when it began to compute, or to wait
+        self._delay = 0.0 if interactive else BACKGROUND_DELAY
+        self.due = 0.0  # new jobs go first, so that a click gets its first answer at once
         self.stopped = False
-        self._called = threading.Event()
         self._computing = False
-        self._new = True
+        self._began = 0.0
 
     def __enter__(self) -> "Turn":
         scheduler = self._scheduler
-        with scheduler.lock:
+        with scheduler.changed:
+            scheduler.waiting.append(self)
+            scheduler.changed.wait_for(lambda: self.stopped or (scheduler.free and self._is_next()))
+            scheduler.waiting.remove(self)
+            scheduler.changed.notify_all()  # another one is next now
             if self.stopped:
                 raise JobStopped
-            if scheduler.free and not scheduler.waiting:
-                scheduler.free -= 1
-                self._begin()
-                return self
-            # New jobs go first, so that a click gets its first answer at once.
-            scheduler.waiting.appendleft(self) if self._new else scheduler.waiting.append(self)
-            self.since = time.monotonic()
-        self._called.wait()
-        self._called.clear()
-        if not self._computing:
-            raise JobStopped
+            scheduler.free -= 1
+            self._computing, self._began = True, time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
-        scheduler = self._scheduler
-        with scheduler.lock:
-            if not self._computing:
-                return
-            self._computing = False
-            if scheduler.waiting:
-                following = scheduler.next_after(self) or scheduler.waiting[0]
-                scheduler.waiting.remove(following)
-                following._begin()
-                following._called.set()
-            else:
-                scheduler.free += 1
+        with self._scheduler.changed:
+            if self._computing:
+                self._computing = False
+                self._scheduler.free += 1
+                self._scheduler.changed.notify_all()
 
-    def _begin(self) -> None:
-        self._computing, self._new, self.since = True, False, time.monotonic()
+    def _is_next(self) -> bool:
+        return min(self._scheduler.waiting, key=lambda turn: turn.due) is self
 
     def checkpoint(self) -> None:
         """Call this every few milliseconds: raises `JobStopped` if stopped, and yields the slot when time is up."""
         if self.stopped:
             raise JobStopped
-        if self._scheduler.waiting and time.monotonic() - self.since > self._seconds:
-            with self._scheduler.lock:
-                following = self._scheduler.next_after(self)
-            if following is not None:
+        if self._scheduler.waiting and time.monotonic() - self._began > self._seconds:
+            with self._scheduler.changed:
+                due = time.monotonic() + self._delay
+                yields = any(turn.due < due for turn in self._scheduler.waiting)
+            if yields:
                 with self.paused():
                     pass
 
@@ -105,15 +84,14 @@ class Turn:
         """Give the slot to another job inside the block."""
         self.__exit__()
         yield
+        self.due = time.monotonic() + self._delay
         self.__enter__()
 
     def stop(self) -> None:
         """Stop the job at its next checkpoint, or at once if it waits."""
-        with self._scheduler.lock:
+        with self._scheduler.changed:
             self.stopped = True
-            if self in self._scheduler.waiting:
-                self._scheduler.waiting.remove(self)
-                self._called.set()
+            self._scheduler.changed.notify_all()
 
 
 class JobQueue:

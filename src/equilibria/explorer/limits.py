@@ -13,7 +13,6 @@ MAX_FLIPS = 20_000  # edited places of one input
 MAX_REQUEST_BYTES = 200_000
 MAX_STREAMS_PER_PAGE = 8
 MAX_STREAMS = 96  # of all pages together
-MAX_PAGES = 64
 MAX_NOISE_SCALE = 1e3
 MAX_SEED = 2**31 - 1
 MAX_REASON = 1000  # characters of an error message

@@ -27,7 +27,7 @@ from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.diagnosis_stream import diagnosis_events
 from equilibria.explorer.guard import Guard
 from equilibria.explorer.jobs import Event, Job, JobQueue
-from equilibria.explorer.limits import MAX_PAGES, MAX_REQUEST_BYTES, MAX_STREAMS_PER_PAGE, Refused
+from equilibria.explorer.limits import MAX_REQUEST_BYTES, MAX_STREAMS_PER_PAGE, Refused
 from equilibria.explorer.problem import Problem, SolveCache
 from equilibria.explorer.requests import parse_json, parse_request
 from equilibria.explorer.solve_stream import solve_events
@@ -77,7 +77,6 @@ class Explorer:
         self.catalogue = Catalogue(roots)
         self.jobs = JobQueue(os.cpu_count() or 1)
         self._cache = SolveCache()
-        self._pages = 0
 
     def application(self, host: str) -> Guard:
         """The ASGI application, which answers at `host` and at the local names."""
@@ -142,15 +141,11 @@ class Explorer:
         return figures.report_file(self.catalogue, request.path_params["number"], request.path_params["path"])
 
     async def _health(self, request: Request) -> Response:
-        return JSONResponse({"solves": len(self.jobs), "pages": self._pages})
+        return JSONResponse({"solves": len(self.jobs)})
 
     async def _live(self, websocket: WebSocket) -> None:
         """Serve one page until it is closed; its solves stop with it."""
         await websocket.accept()
-        if self._pages >= MAX_PAGES:
-            await websocket.close(1013, "too many pages are open")
-            return
-        self._pages += 1
         page = _Page(self, websocket)
         try:
             while (message := await websocket.receive())["type"] == "websocket.receive":
@@ -158,7 +153,6 @@ class Explorer:
         except (WebSocketDisconnect, RuntimeError):  # closed while an answer was being sent
             pass
         finally:
-            self._pages -= 1
             page.close()
 
 
@@ -255,20 +249,11 @@ def _listen(host: str, port: int) -> socket.socket:
     """A listening socket at `port`, or at the first free one of `PORTS` if that is 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in [port] if port else [*PORTS, 0]:
-        sock = socket.socket(family)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind((host, number))
-        except OverflowError as error:
-            sock.close()
-            raise OSError(f"cannot listen on port {number}: ports go from 1 to 65535") from error
-        except OSError as error:
-            sock.close()
-            if number == port or number == 0:
-                raise OSError(error.errno, f"cannot listen on {host}:{number}: {error.strerror}") from error
-            continue
-        sock.listen()
-        return sock
+            return socket.create_server((host, number), family=family)
+        except (OSError, OverflowError) as error:
+            if number in (port, 0):
+                raise OSError(f"cannot listen on {host}, port {number}: {error}") from error
     raise AssertionError("port 0 is always free")
 
 

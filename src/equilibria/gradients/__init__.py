@@ -1,4 +1,4 @@
-"""Ways to differentiate a fixed point. To add one: a file with a `Gradient`, and a line here."""
+"""Methods to differentiate a fixed point. To add one, write a file with a `Gradient` and add a line here."""
 
 from equilibria.gradients.backprop import Backprop
 from equilibria.gradients.gradient import Gradient

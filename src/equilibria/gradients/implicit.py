@@ -1,4 +1,4 @@
-"""Implicit differentiation: the derivative of the fixed point itself, however it was found."""
+"""Implicit differentiation: the derivative of the fixed point, independent of the solver that found it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,15 +16,15 @@ from equilibria.solvers.anderson import Anderson
 
 @dataclass(frozen=True)
 class Implicit(Gradient):
-    """Implicit function theorem: a loss gradient y at z* becomes the w of the adjoint fixed point
+    """Implicit function theorem: a loss gradient y at z* becomes the solution w of the adjoint fixed point
 
         w = y + scale J^T w,        J = df/dz at z*,
 
-    found by any solver, then passed to the parameters and the injection through one evaluation of f.
-    The state returned is that evaluation, f(z*), so a sample uses one evaluation more than the budget's.
-    Memory does not grow with the forward budget. z* does not depend on z0, so z0 gets no gradient. A
-    `scale` below 1 shrinks J and makes the adjoint easier (the paper: 0.8). Every backward pass appends
-    its solve to `Solution.adjoints`. Differentiating twice is refused.
+    which one evaluation of f then passes on to the parameters and the injection. The returned state is that
+    evaluation, f(z*), so a row uses one evaluation more than the budget. Memory does not grow with the forward
+    budget. z* does not depend on z0, so z0 gets no gradient. A `scale` below 1 shrinks J and makes the adjoint
+    easier to solve (the paper uses 0.8). Every backward pass appends its solve to `Solution.adjoints`. Second
+    derivatives raise an error.
     """
 
     solver: Solver = Anderson()
@@ -55,9 +55,13 @@ class Implicit(Gradient):
         z = _Adjoint.apply(fz, z_star, self, solution.adjoints)
         return replace(solution, z=z, steps=solution.steps + 1, carry=None)
 
+    def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:
+        """(I - scale J)^-1."""
+        return super().affine_derivative(self.scale * jacobian, steps=steps)
+
 
 class _Adjoint(torch.autograd.Function):
-    """The identity, whose backward turns y into w before it flows on into fz."""
+    """The identity, whose backward pass replaces y by w."""
 
     @staticmethod
     def forward(ctx: Any, fz: Tensor, z_star: Tensor, implicit: Implicit, adjoints: list[Solution]) -> Tensor:

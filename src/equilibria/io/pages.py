@@ -1,4 +1,4 @@
-"""HTML pages from jinja2 templates, in the style that the diagnosis page and the reproduction report share."""
+"""Pages from jinja2 templates: HTML in one style, and Markdown."""
 
 import functools
 from pathlib import Path
@@ -11,7 +11,7 @@ def _environment() -> Any:
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
+        autoescape=lambda name: not (name or "").endswith(".md.j2"),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -19,5 +19,5 @@ def _environment() -> Any:
 
 
 def render(template: str, **values: Any) -> str:
-    """Render `io/templates/<template>` with `values`, which are escaped."""
+    """Render `io/templates/<template>` with `values`, which are escaped in HTML."""
     return _environment().get_template(template).render(**values)

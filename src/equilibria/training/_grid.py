@@ -1,4 +1,4 @@
-"""Many recipes from one: every combination of the values that some of its fields shall take."""
+"""Many recipes from one: every combination of values for some of its fields."""
 
 import itertools
 import json
@@ -12,17 +12,17 @@ RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 
 
 def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
-    """`base` with every combination of these values, the last axis changing fastest; equal recipes once."""
+    """Return `base` with every combination of these values, the last axis changing fastest, without duplicates."""
     for name, values in axes.items():
         if not values:
-            raise ValueError(f"the axis {name} has no values; write for example {name}=1,2 or leave it out")
+            raise ValueError(f"the axis {name} has no values; write for example {name}=1,2 or remove it")
     combinations = itertools.product(*axes.values())
     made = [base.override(dict(zip(axes, values, strict=True))) for values in combinations]
     return list({recipe.id: recipe for recipe in made}.values())
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """`optim.lr=1e-3,3e-4` or `seed=0..9` or `net.weight_norm=true,false` as a name and its values."""
+    """Parse `optim.lr=1e-3,3e-4`, `seed=0..9` or `net.weight_norm=true,false` into a name and values."""
     name, equals, values = text.partition("=")
     if not equals or not name or not values:
         raise ValueError(f"cannot read the axis {text!r}; write name=value,value or name=first..last")
@@ -34,7 +34,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
 
 
 def _split(values: str) -> list[str]:
-    """At commas that are not inside brackets."""
+    """Split at commas that are not inside brackets."""
     words, depth = [""], 0
     for letter in values:
         depth += (letter in "[{") - (letter in "]}")
@@ -49,4 +49,4 @@ def _value(word: str) -> Any:
     try:
         return json.loads(word)
     except ValueError:
-        return word  # a name, such as that of a solver
+        return word  # a name, for example of a solver

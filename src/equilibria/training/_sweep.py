@@ -1,4 +1,4 @@
-"""Train many recipes: those that are finished are skipped, those that fail are told, the others do not notice."""
+"""Train many recipes: finished runs are skipped, failures are reported and isolated."""
 
 import os
 import threading
@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 
+from equilibria.io.files import write_atomically
 from equilibria.training.events import Began, Evaluated, Event, Stepped
 from equilibria.training.pool import JobEnd, run_in_pool
 from equilibria.training.recipe import Recipe
@@ -23,7 +24,7 @@ State = Literal["waiting", "running", "finished", "skipped", "failed", "stopped"
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one run of a sweep stands."""
+    """The progress of one run of a sweep."""
 
     recipe: Recipe
     folder: Path
@@ -33,13 +34,13 @@ class Entry:
     score: float | None = None
     alignment: float | None = None
     reason: str = ""  # why it failed
-    began: float | None = None  # when, and after how many steps, for the remaining time
-    began_at: int = 0
+    began: float | None = None  # time.monotonic()
+    began_at: int = 0  # the step at that time
     ended: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
-        """By the rate so far."""
+        """An estimate from the rate so far, while the run is running."""
         taken = self.step - self.began_at
         if self.state != "running" or self.began is None or taken <= 0:
             return None
@@ -73,18 +74,18 @@ def sweep(
     on_progress: Callable[[list[Entry]], None] | None = None,
     stop: threading.Event | None = None,
 ) -> list[Entry]:
-    """Train `recipes`, each in `folder`/<id>, and say how each ended.
+    """Train `recipes`, each in `folder`/<id>, and return how each run ended.
 
     Args:
-        execute: where they run; left out: in `workers` processes of this machine, one thread each.
-        workers: left out: as many as there are cores.
-        retry: also train those that failed in an earlier sweep; otherwise they are told again as failed.
-        on_progress: called with all entries whenever one changes.
-        stop: set it to begin no more runs.
+        execute: Where to train. Defaults to `workers` processes on this machine, one thread each.
+        workers: Defaults to the number of cores.
+        retry: Also train runs that failed in an earlier sweep; otherwise they are reported as failed again.
+        on_progress: Called with all entries whenever one changes.
+        stop: Set it to begin no more runs.
     """
-    recipes = list({recipe.id: recipe for recipe in recipes}.values())  # the same one twice is trained once
+    recipes = list({recipe.id: recipe for recipe in recipes}.values())  # duplicates are trained once
     if not recipes:
-        raise ValueError("a sweep of no recipes; name at least one, or an axis with values")
+        raise ValueError("there are no recipes to train; name at least one, or an axis with values")
     entries = [_entry(recipe, Path(folder) / recipe.id, retry=retry) for recipe in recipes]
     waiting = [i for i, one in enumerate(entries) if one.state == "waiting"]
     jobs = [(entries[i].recipe, entries[i].folder) for i in waiting]
@@ -101,7 +102,7 @@ def sweep(
 
 
 def seconds_left(entries: Sequence[Entry], at_once: int) -> float | None:
-    """Until all have ended, `at_once` at a time, if a step of a task costs what it has cost so far at that depth."""
+    """Estimate the seconds until all runs end, `at_once` at a time, from the cost per step and depth so far."""
     now, spent, work = time.monotonic(), dict[str, float](), dict[str, float]()
     for entry in entries:
         if entry.began is not None and entry.step > entry.began_at:
@@ -121,12 +122,12 @@ def seconds_left(entries: Sequence[Entry], at_once: int) -> float | None:
 
 
 def _depth(recipe: Recipe) -> float:
-    """A typical one, as a measure of what a step costs."""
+    """Return the mean of a few drawn depths, which measures the cost of a step."""
     return sum(recipe.depth.draw(torch.Generator().manual_seed(seed)) for seed in range(8)) / 8
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -143,7 +144,6 @@ def _record_failure(entry: Entry, event: Event | JobEnd) -> None:
     """Write a failure into the run's folder; remove it when the run is tried again."""
     failure = entry.folder / "failed.txt"
     if isinstance(event, JobEnd) and event.state == "failed":
-        entry.folder.mkdir(parents=True, exist_ok=True)
-        failure.write_text(event.reason + "\n")
+        write_atomically(failure, (event.reason + "\n").encode())
     elif isinstance(event, Began | JobEnd):
         failure.unlink(missing_ok=True)

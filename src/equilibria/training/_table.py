@@ -1,4 +1,4 @@
-"""All runs side by side."""
+"""A table of runs."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ COLUMNS = ("folder", "id", "name", "seed", "state", "step", "steps", "loss", "sc
 
 
 def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
-    """A row per run under `folder`, all with the same columns: made for `pandas.DataFrame(table())`.
+    """Return a row per run under `folder`, all with the same columns, for `pandas.DataFrame(table())`.
 
-    How far each run is and the loss, score and AA it last had; every field of its recipe by its dotted name; and of a
-    finished run what it cost and the numbers of its trained net, such as `score/64_after_100`.
+    A row has the progress of the run with its last loss, score and AA; every field of its recipe by its dotted name;
+    and for a finished run its cost and final measurements, such as `score/64_after_100`.
     """
     rows = [_row_or_reason(run) for run in find_runs(folder)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -21,11 +21,12 @@ def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
 
 
 def _row_or_reason(run: Run) -> dict[str, Any]:
-    """One run that cannot be read does not hide the others."""
+    """Return the row of a run, or why it cannot be read: a damaged run must not hide the others."""
     try:
         return _row(run)
-    except (ValueError, OSError) as error:
-        return dict.fromkeys(COLUMNS) | {"folder": str(run.folder), "state": f"unreadable: {error}"}
+    except Exception as error:  # a damaged file can hold anything
+        reason = str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"
+        return dict.fromkeys(COLUMNS) | {"folder": str(run.folder), "state": f"unreadable: {reason}"}
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def _row(run: Run) -> dict[str, Any]:
     last = evaluations[-1] if evaluations else {}
     failed = (run.folder / "failed.txt").is_file()
     summary = run.summary if run.finished else {}
-    if run.finished and not metrics:  # a model that was brought here has no history
+    if run.finished and not metrics:  # a downloaded model has no history
         steps, last = [{"step": recipe.optim.steps, "loss": None}], summary["measurements"][-1]
     row = {
         "folder": str(run.folder),
@@ -55,7 +56,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _flat(data: Any, name: str = "") -> dict[str, Any]:
-    """Nested data by dotted names; the kind of a part stands under the part's own name."""
+    """Return nested data by dotted names; the kind of a part has the name of the part."""
     if isinstance(data, dict):
         parts = [_flat(value, name if key == "kind" else f"{name}.{key}".strip(".")) for key, value in data.items()]
         return {key: value for part in parts for key, value in part.items()}

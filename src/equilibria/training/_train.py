@@ -1,11 +1,11 @@
-"""Train a recipe in a folder, from wherever it was left."""
+"""Train a recipe in a folder; resume a run that was interrupted."""
 
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,21 @@ import torch
 
 from equilibria.io.folders import pack, unpack
 from equilibria.nets import count_parameters
-from equilibria.training.events import Began, Ended, Evaluated, OnProgress, Warned, ignore
+from equilibria.training.events import Began, Ended, Evaluated, Event, OnProgress, Warned
 from equilibria.training.machine import Machine
-from equilibria.training.measurement import Measurement, evaluate, measure, overall
+from equilibria.training.measurement import Measurement, evaluate, measure_final, overall
 from equilibria.training.recipe import Recipe
-from equilibria.training.runs import Metrics, Run, Saved, as_line
+from equilibria.training.runs import Metrics, Run, Saved, as_json
 from equilibria.training.team import Team
 from equilibria.training.trackers import check_trackers, tracking
 from equilibria.training.trainer import Trainer
 
 LOG_EVERY = 10  # training steps
-NOTHING_TO_DO, FROM_THE_BEGINNING = b"nothing to do", b"from the beginning"  # said by a leader instead of a state
+NOTHING_TO_DO, FROM_THE_BEGINNING = b"nothing to do", b"from the beginning"  # sent by the leader instead of a state
 
 
 class Interrupted(Exception):
-    """Somebody asked the training to stop, and its state is saved in `folder`."""
+    """The training was asked to stop; its state is saved in `folder`."""
 
     def __init__(self, message: str, folder: Path) -> None:
         super().__init__(message)
@@ -42,17 +42,26 @@ def train(
     save_every: float = 30.0,
     machine: Machine = Machine(),
     track: Sequence[str] = (),
+    team: Team | None = None,
 ) -> Run:
-    """Train `recipe` in `folder` (left out: runs/<id>) and return the finished run.
+    """Train `recipe` and return the finished run.
 
-    A folder that holds a part of this run is gone on with, and a finished one is returned as it is. The result
-    does not depend on when and how often a training was interrupted, on the same machine with the same number
-    of threads. `save_every` is in seconds. Ctrl-C and SIGTERM save and raise `Interrupted`. `track` names where
-    the metrics also go: tensorboard, wandb, trackio.
+    An unfinished run is resumed, and a finished one is returned as it is. Interruptions do not change the result, on
+    the same machine with the same number of threads. Ctrl-C and SIGTERM save the state and raise `Interrupted`.
+
+    Args:
+        folder: Defaults to runs/<id of the recipe>.
+        on_progress: Called with an `Event` when the training begins, warns, takes a step, is evaluated and ends.
+        save_every: Seconds between saved states.
+        track: Where to send the metrics, besides metrics.jsonl: tensorboard, wandb, trackio.
+        team: Defaults to the processes that torchrun started, or this one alone.
     """
-    check_trackers(track)
+    if not save_every >= 0:
+        raise ValueError(f"save_every must be a number of seconds >= 0, got {save_every}")
+    if track:
+        check_trackers(track)
     run = Run(folder if folder is not None else Path("runs") / recipe.id)
-    team = Team.joined()
+    team = team or Team.join()
     if not team.leads:
         _follow(Trainer(recipe, team, machine))
         return run
@@ -60,23 +69,27 @@ def train(
         if not run.finished:
             trainer = Trainer(recipe, team, machine)  # raises if its parts do not fit, before anything is written
             run.claim(recipe)
-            _train(run, trainer, on_progress or ignore, save_every, track)
+            _train(run, trainer, on_progress or _ignore, save_every, track)
         else:
             run.claim(recipe)
-            team.spread(NOTHING_TO_DO)
-            team.gather()
+            team.broadcast(NOTHING_TO_DO)
+            team.wait()
     return run
 
 
+def _ignore(event: Event) -> None:
+    """The default `on_progress`."""
+
+
 def _follow(trainer: Trainer) -> None:
-    """What a member does that does not lead: the same steps, and nothing else."""
-    state = trainer.team.spread()
+    """Take the same steps as the leader, and write nothing."""
+    state = trainer.team.broadcast()
     if state == NOTHING_TO_DO:
-        trainer.team.gather()
+        trainer.team.wait()
         return
     if state != FROM_THE_BEGINNING:
-        trainer.restore(unpack(state, Path("the leader's state")))
-    with _asked_to_stop() as stop:
+        trainer.load_state_dict(unpack(state, Path("the leader's state")))
+    with _stop_requested() as stop:
         while not trainer.done:
             trainer.step()
             if trainer.team.any(stop.is_set()):
@@ -84,51 +97,48 @@ def _follow(trainer: Trainer) -> None:
 
 
 def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: float, track: Sequence[str]) -> None:
-    saved, complaints = run.last_state()
-    for complaint in complaints:
+    saved, problems = run.last_state()
+    for problem in problems:
         then = f"resuming from step {saved.step}" if saved else "starting from the beginning"
-        on_progress(Warned(f"{complaint.split('; ')[0]}; {then}"))
-    trainer.team.spread(pack(saved.tensors) if saved else FROM_THE_BEGINNING)
+        on_progress(Warned(f"{problem.split('; ')[0]}; {then}"))
+    trainer.team.broadcast(pack(saved.tensors) if saved else FROM_THE_BEGINNING)
     if saved:
-        trainer.restore(saved.tensors)
-    spent = _Spent(_Clock(saved.seconds), saved.evaluations) if saved else _Spent(_Clock(0.0), 0)
-    with (
-        tracking(track, run.folder, trainer.recipe, trainer.step_count) as trackers,
-        closing(Metrics(run.folder, saved.metrics if saved else 0, trackers)) as metrics,
-    ):
+        trainer.load_state_dict(saved.tensors)
+    cost = _Cost(saved.seconds, saved.evaluations) if saved else _Cost()
+    trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count) if track else nullcontext([])
+    with trackers as loggers, closing(Metrics(run.folder, saved.metrics if saved else 0, loggers)) as metrics:
         try:
             on_progress(Began(trainer.step_count))
-            _take_steps(run, trainer, on_progress, save_every, metrics, spent)
+            _take_steps(run, trainer, on_progress, save_every, metrics, cost)
         finally:
             on_progress(Ended())
-        seconds, model = spent.clock.seconds, trainer.trained()
+        seconds, model = cost.seconds, trainer.model()
         try:
-            final = measure_finally(model, trainer.recipe)
+            final = measure_final(model, trainer.recipe)
         except KeyboardInterrupt as stopped:
             raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
-        run.finish(model, _summary(trainer, seconds, spent.evaluations, count_parameters(model), final))
+        run.finish(model, _summary(trainer, seconds, cost.evaluations, count_parameters(model), final))
 
 
 def _take_steps(
-    run: Run, trainer: Trainer, on_progress: OnProgress, save_every: float, metrics: Metrics, spent: "_Spent"
+    run: Run, trainer: Trainer, on_progress: OnProgress, save_every: float, metrics: Metrics, cost: "_Cost"
 ) -> None:
-    """Train to the end, or until somebody asks to stop; either way the last state is saved."""
+    """Train until all steps are taken or a stop is requested, and save the last state."""
     recipe = trainer.recipe
 
     def save() -> None:
-        state = trainer.tensors()
-        run.write_state(Saved(trainer.step_count, state, spent.clock.seconds, spent.evaluations, metrics.size))
+        run.write_state(Saved(trainer.step_count, trainer.state_dict(), cost.seconds, cost.evaluations, metrics.size))
 
-    with _asked_to_stop() as stop:
+    with _stop_requested() as stop:
         last = time.monotonic()
         while not trainer.done:
             stepped = trainer.step()
-            spent.evaluations += stepped.evaluations
+            cost.evaluations += stepped.evaluations
             on_progress(stepped)
             if stepped.step % LOG_EVERY == 0 or trainer.done:
-                metrics.write(**as_line(stepped), seconds=round(spent.clock.seconds, 3))
+                metrics.write(**as_json(stepped), seconds=round(cost.seconds, 3))
             if recipe.evaluation.at and (stepped.step % recipe.evaluation.every == 0 or trainer.done):
-                with spent.clock.paused():
+                with cost.paused():
                     _evaluate(trainer, metrics, on_progress)
             if trainer.team.any(stop.is_set()):
                 save()
@@ -139,27 +149,11 @@ def _take_steps(
         save()
 
 
-def measure_finally(
-    model: Any, recipe: Recipe, *, examples: int | None = None, at: tuple | None = None
-) -> list[Measurement]:
-    """The measurements that a recipe wants of its trained net; fewer examples or other difficulties on request."""
-    evaluation, points = recipe.evaluation, recipe.evaluation.final_points()
-    if at:
-        count = examples or evaluation.examples
-        points = [(difficulty, steps, count, count) for difficulty, steps in at]
-    elif examples:
-        points = [(difficulty, steps, examples, min(examples, aligned)) for difficulty, steps, _, aligned in points]
-    return [
-        measure(model, recipe.task, difficulty, evaluation.budget(steps), examples=count, alignment_examples=aligned)
-        for difficulty, steps, count, aligned in points
-    ]
-
-
 def _evaluate(trainer: Trainer, metrics: Metrics, on_progress: OnProgress) -> None:
     recipe = trainer.recipe
     measurements = evaluate(trainer.averaged, recipe.task, recipe.evaluation)
-    trainer.consider(overall(measurements, recipe.task))
-    metrics.write(step=trainer.step_count, evaluation=[as_line(one) for one in measurements])
+    trainer.keep_if_best(overall(measurements, recipe.task))
+    metrics.write(step=trainer.step_count, evaluation=[as_json(one) for one in measurements])
     on_progress(Evaluated(trainer.step_count, measurements))
 
 
@@ -172,26 +166,19 @@ def _summary(
         "parameters": parameters,
         "training_seconds": round(seconds, 1),
         "threads": torch.get_num_threads(),
-        "machine": asdict(trainer.machine) | {"device": str(trainer.machine.where)},
+        "machine": asdict(trainer.machine) | {"device": str(trainer.machine.torch_device)},
         "cell_evaluations": evaluations,
         "torch": torch.__version__,
-        "measurements": [as_line(one) for one in final],
+        "measurements": [as_json(one) for one in final],
     }
 
 
-@dataclass
-class _Spent:
-    """What a run has cost so far."""
+class _Cost:
+    """The cost of a run over all interruptions: seconds of training, without evaluations, and cell evaluations."""
 
-    clock: "_Clock"
-    evaluations: int  # of the cell, counted per example
-
-
-class _Clock:
-    """Seconds of training, over all interruptions, without those that went into evaluations."""
-
-    def __init__(self, before: float) -> None:
-        self._begin = time.monotonic() - before
+    def __init__(self, seconds: float = 0.0, evaluations: int = 0) -> None:
+        self._begin = time.monotonic() - seconds
+        self.evaluations = evaluations  # counted per example
 
     @property
     def seconds(self) -> float:
@@ -199,25 +186,26 @@ class _Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
+        """Do not count the seconds inside."""
         now = time.monotonic()
         yield
         self._begin += time.monotonic() - now
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, so that a step is never cut in half; a second Ctrl-C does cut."""
+def _stop_requested() -> Iterator[threading.Event]:
+    """Set the event on Ctrl-C or SIGTERM instead of interrupting a step; a second Ctrl-C interrupts."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield stop
         return
 
-    def ask(number: int, _: Any) -> None:
+    def request(number: int, _: Any) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -1,4 +1,4 @@
-"""How many steps a solve takes during training. To add a rule: a `Depth`, and a line in DEPTHS."""
+"""How many steps a solve takes during training. To add a rule, write a `Depth` and add a line to DEPTHS."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,7 +10,7 @@ from equilibria.core.budget import require_whole
 
 
 class Depth(ABC):
-    """A frozen dataclass that draws the number of steps of one training step."""
+    """A frozen dataclass that draws the number of solver steps of one training step."""
 
     @abstractmethod
     def draw(self, rng: torch.Generator) -> int:
@@ -24,7 +24,7 @@ class Depth(ABC):
 
 @dataclass(frozen=True)
 class Fixed(Depth):
-    """Always the same."""
+    """Always the same number of steps."""
 
     steps: int = 32
 
@@ -48,7 +48,7 @@ class Uniform(Depth):
 
     def __post_init__(self) -> None:
         require_whole("low", self.low, least=1, why="one step is one evaluation of the cell")
-        require_whole("high", self.high, least=self.low, why="it is the largest depth, and included")
+        require_whole("high", self.high, least=self.low, why="it is the largest depth, inclusive")
 
     def draw(self, rng: torch.Generator) -> int:
         return int(torch.randint(self.low, self.high + 1, (), generator=rng))
@@ -73,7 +73,7 @@ class LogNormalPoisson(Depth):
     def __post_init__(self) -> None:
         if self.mean <= 0 or self.sigma < 0:
             raise ValueError(f"mean must be > 0 and sigma >= 0, got {self.mean!r} and {self.sigma!r}")
-        require_whole("most", self.most, least=1, why="it is the largest depth, and included")
+        require_whole("most", self.most, least=1, why="it is the largest depth, inclusive")
 
     def draw(self, rng: torch.Generator) -> int:
         normal = torch.randn((), generator=rng, dtype=torch.float64)

@@ -52,10 +52,6 @@ Event = Began | Warned | Stepped | Evaluated | Ended
 OnProgress = Callable[[Event], None]
 
 
-def ignore(event: Event) -> None:
-    """Do nothing: the `on_progress` of a training that nobody follows."""
-
-
 def throttled(on_progress: OnProgress) -> OnProgress:
     """Pass every event on, but steps at most twice a second."""
     last = 0.0

@@ -1,4 +1,4 @@
-"""What changes a training step: its loss or its cell. To add one: an `Extra`, and a line in EXTRAS."""
+"""Changes to a training step: to its loss or its cell. To add one, write an `Extra` and add a line to EXTRAS."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,27 +17,27 @@ from equilibria.training.starts import require_scale
 from equilibria.training.team import Team
 
 
-class Situation(NamedTuple):
-    """One training step, as an extra sees it."""
+class StepContext(NamedTuple):
+    """What an extra knows about the current training step."""
 
     task: Task
     model: EquilibriumModel
     batch: Batch
-    z0: Tensor  # (batch, *state) where the solve began
+    z0: Tensor  # (batch, *state), the initial states
     output: Output
     solver: Solver
     gradient: Gradient
     budget: Budget
     rng: torch.Generator
-    solves: list[Tensor]  # the steps of each solve of this training step, (batch,): what it cost
+    solves: list[Tensor]  # the steps of each solve of this training step: (batch,) each
     team: Team = Team()  # the processes that share the batch
 
     def noise(self) -> Tensor:
-        """A start of noise for every example."""
+        """Draw an initial state of noise for every example."""
         return self.team.noise_like(self.z0, self.rng)
 
-    def again(self, z0: Tensor, steps: int | None = None) -> Output:
-        """Another solve of the same inputs."""
+    def solve_again(self, z0: Tensor, steps: int | None = None) -> Output:
+        """Solve the same inputs from other initial states."""
         budget = self.budget if steps is None else Budget(steps)
         output = self.model(self.batch.x, z0, solver=self.solver, gradient=self.gradient, budget=budget)
         self.solves.append(output.solution.steps)
@@ -45,16 +45,16 @@ class Situation(NamedTuple):
 
 
 class Extra:
-    """A frozen dataclass that changes a training step."""
+    """A frozen dataclass that changes a training step; override either method."""
 
-    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator, team: Team = Team()) -> nn.Module:
-        """The cell that is iterated in this training step, `steps` times before anything else is done with it."""
+    def wrap_cell(self, cell: nn.Module, steps: int, rng: torch.Generator, team: Team = Team()) -> nn.Module:
+        """Return the cell to iterate in this training step; its first `steps` evaluations are those of the solve."""
         del steps, rng, team
         return cell
 
-    def change(self, loss: Tensor, now: Situation) -> Tensor:
-        """The new loss: ()."""
-        del now
+    def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
+        """Return the new loss: ()."""
+        del context
         return loss
 
 
@@ -62,8 +62,8 @@ class Extra:
 class AlignmentPenalty(Extra):
     """weight x the mean dot product between the states reached from `starts` noisy starts (paper, Section 5.2).
 
-    It teaches path *dependence*, to see what is lost with it. With `normalise` the states are taken at unit
-    length, so that growing them is no way to change the penalty; the paper's is the plain dot product.
+    It teaches path *dependence*, as a control. With `normalise` the states have unit length, so that scaling them does
+    not change the penalty; the paper uses the plain dot product.
     """
 
     weight: float = 1.0
@@ -73,8 +73,8 @@ class AlignmentPenalty(Extra):
     def __post_init__(self) -> None:
         require_whole("starts", self.starts, least=2, why="alignment is between two states")
 
-    def change(self, loss: Tensor, now: Situation) -> Tensor:
-        states = [now.again(now.noise()).solution.z.flatten(1) for _ in range(self.starts)]
+    def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
+        states = [context.solve_again(context.noise()).solution.z.flatten(1) for _ in range(self.starts)]
         if self.normalise:
             states = [torch.nn.functional.normalize(state, dim=1) for state in states]
         dots = torch.stack([(one * other).sum(1) for one, other in combinations(states, 2)])  # (pairs, batch)
@@ -83,30 +83,31 @@ class AlignmentPenalty(Extra):
 
 @dataclass(frozen=True)
 class Progressive(Extra):
-    """(1 - share) loss + share x the loss after some steps without gradient and some with (Bansal et al. 2022).
+    """(1 - share) x loss + share x the loss after n steps without and k with gradient (Bansal et al. 2022).
 
-    Of m steps, n < m drawn uniformly are taken without recording, and then k of the m - n that are left.
+    Of a budget of m steps, n < m and then k <= m - n are drawn uniformly.
     """
 
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        require_share("share", self.share, "(0, 1]", "leave the extra out for none")
+        require_share("share", self.share, "(0, 1]", "remove the extra for none")
 
-    def change(self, loss: Tensor, now: Situation) -> Tensor:
-        m = now.budget.steps
-        n = int(torch.randint(0, m, (), generator=now.rng))
-        k = int(torch.randint(1, m - n + 1, (), generator=now.rng))
-        z = now.z0
+    def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
+        m = context.budget.steps
+        n = int(torch.randint(0, m, (), generator=context.rng))
+        k = int(torch.randint(1, m - n + 1, (), generator=context.rng))
+        z = context.z0
         if n:
             with torch.no_grad():
-                z = now.again(z, n).solution.z
-        return (1 - self.share) * loss + self.share * now.task.loss(now.again(z, k).prediction, now.batch)
+                z = context.solve_again(z, n).solution.z
+        progressive = context.task.loss(context.solve_again(z, k).prediction, context.batch)
+        return (1 - self.share) * loss + self.share * progressive
 
 
 @dataclass(frozen=True)
 class JacobianRegularisation(Extra):
-    """weight x |J^T e|^2 / n, e standard normal, J the cell's Jacobian where the solve ended (Bai et al. 2021).
+    """weight x |J^T e|^2 / n, e standard normal, J the cell's Jacobian at the last state (Bai et al. 2021).
 
     Its expectation is the squared Frobenius norm of J per dimension of the state.
     """
@@ -115,14 +116,14 @@ class JacobianRegularisation(Extra):
     probes: int = 1
 
     def __post_init__(self) -> None:
-        require_whole("probes", self.probes, least=1, why="leave the extra out for none")
+        require_whole("probes", self.probes, least=1, why="remove the extra for none")
 
-    def change(self, loss: Tensor, now: Situation) -> Tensor:
-        z = now.output.solution.z.detach().requires_grad_()
-        fz = precompute_weights(now.model.cell)(z, *now.model.inject(now.batch.x))
+    def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
+        z = context.output.solution.z.detach().requires_grad_()
+        fz = precompute_weights(context.model.cell)(z, *context.model.inject(context.batch.x))
         total = torch.zeros((), device=z.device)
         for _ in range(self.probes):
-            e = now.team.noise_like(z, now.rng)
+            e = context.team.noise_like(z, context.rng)
             (product,) = torch.autograd.grad(fz, z, e, create_graph=True)
             total = total + product.square().mean()
         return loss + self.weight * total / self.probes
@@ -130,12 +131,11 @@ class JacobianRegularisation(Extra):
 
 @dataclass(frozen=True)
 class StateNoise(Extra):
-    """Between steps the state gets Gaussian noise, of a strength drawn from 0..scale for each example.
+    """Add Gaussian noise to the state between steps, of a strength drawn from 0..scale for each example.
 
-    What a net keeps in a state must then survive disturbances, however long it has to be kept: values that decay on
-    their way, or that must be exact, do not, so a net cannot rely on problems being small. After the last `calm`
-    steps there is none, so that an answer can be expected to be right. For unrolled solves: where those are a
-    pretraining, what comes after it is left alone.
+    What a net keeps in its state must then survive noise for any number of steps, so it cannot rely on problems being
+    small. The last `calm` steps add no noise, so that the answer can be right. It applies to unrolled solves only; if
+    only the pretraining unrolls, the rest of the training has no noise.
     """
 
     scale: float = 0.5
@@ -145,12 +145,12 @@ class StateNoise(Extra):
         require_scale(self.scale)
         require_whole("calm", self.calm, least=0, why="it is a number of steps")
 
-    def disturb(self, cell: nn.Module, steps: int, rng: torch.Generator, team: Team = Team()) -> nn.Module:
-        return _Disturbed(cell, _Disturbance(self.scale, steps - self.calm, rng, team))
+    def wrap_cell(self, cell: nn.Module, steps: int, rng: torch.Generator, team: Team = Team()) -> nn.Module:
+        return _NoisyCell(cell, _Noise(self.scale, steps - self.calm, rng, team))
 
 
-class _Disturbance:
-    """Adds noise to so many states, the strength of each example being drawn with the first."""
+class _Noise:
+    """Adds noise to the next `steps` states; the strength of each example is drawn once."""
 
     def __init__(self, scale: float, steps: int, rng: torch.Generator, team: Team) -> None:
         self._scale, self._left, self._rng, self._team = scale, steps, rng, team
@@ -166,15 +166,15 @@ class _Disturbance:
         return z + self._strength * self._team.noise_like(z, self._rng)
 
 
-class _Disturbed(nn.Module):
-    """A cell whose results are disturbed. The disturbance is an object, so that stand-ins of the cell share it."""
+class _NoisyCell(nn.Module):
+    """A cell with noise on its output. The noise is an object that copies of the cell share."""
 
-    def __init__(self, cell: nn.Module, disturbance: _Disturbance) -> None:
+    def __init__(self, cell: nn.Module, noise: _Noise) -> None:
         super().__init__()
-        self.cell, self._disturbance = cell, disturbance
+        self.cell, self._noise = cell, noise
 
     def forward(self, z: Tensor, *injection: Tensor) -> Tensor:
-        return self._disturbance(self.cell(z, *injection))
+        return self._noise(self.cell(z, *injection))
 
 
 EXTRAS: dict[str, type[Extra]] = {

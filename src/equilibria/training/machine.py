@@ -1,4 +1,4 @@
-"""Where and how a training computes. The recipe does not know, so its id is the same on every machine."""
+"""Device, precision and compilation of a training. They are not part of a recipe, so its id is the same everywhere."""
 
 import os
 import shutil
@@ -10,41 +10,40 @@ import torch
 
 from equilibria.model import EquilibriumModel
 
-SHAPES = 256  # of inputs for which a cell is compiled
+COMPILED_SHAPES = 256  # input shapes for which a cell is compiled
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A device, the precision of its arithmetic, and whether the cell is compiled for it.
+    """A device, its precision, and whether the cell is compiled for it.
 
-    Runs can be interrupted on one machine and gone on with on another; to the last bit equal are only those that
-    stay on one.
+    A run can be resumed on another machine. Results are bit-identical only on one machine.
     """
 
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, xpu, or auto: a GPU if there is one."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16: layers multiply in half precision (autocast), weights stay in float32. It does not pay on a CPU without
-    instructions for it: steps took two to three times longer."""
+    """bfloat16: layers compute in half precision (autocast), weights stay in float32. On a CPU without bfloat16
+    instructions, steps take two to three times longer."""
     compile: bool = False
-    """Compile the cell (torch.compile). Hardly pays on a CPU: steps took 6 % less to 8 % more time, and it needs a C++
-    compiler and up to a minute at first."""
+    """Compile the cell (torch.compile). On a CPU it changes the time of a step by -6 % to +8 %, needs a C++ compiler
+    and takes up to a minute at the start."""
 
     def __post_init__(self) -> None:
         if self.device != "auto":
             _require_device(self.device)
-        if self.compile and self.where.type == "cpu" and not self.can_compile():
-            raise ValueError("compile = True needs a C++ compiler on a CPU, and neither g++ nor clang++ is installed")
+        if self.compile and self.torch_device.type == "cpu" and not self.can_compile():
+            raise ValueError("compile = True needs a C++ compiler on a CPU; install g++ or clang++")
 
     @staticmethod
     def can_compile() -> bool:
-        """Whether there is the C++ compiler that compiling for a CPU needs."""
+        """Whether there is a C++ compiler, which compiling for a CPU needs."""
         return bool(os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++"))
 
     @property
-    def where(self) -> torch.device:
-        """The device itself; under torchrun each process of a machine gets a GPU of its own."""
+    def torch_device(self) -> torch.device:
+        """The device itself; under torchrun each process of a machine gets its own GPU."""
         if self.device != "auto" and torch.device(self.device).index is not None:
             return torch.device(self.device)
         kind = self.device
@@ -54,34 +53,33 @@ class Machine:
             return torch.device(kind)
         return torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")) % max(1, _count(kind)))
 
-    def takes(self, model: EquilibriumModel) -> EquilibriumModel:
-        """The same model, there, and compiled if that is wanted."""
-        model.to(self.where)
+    def prepare(self, model: EquilibriumModel) -> EquilibriumModel:
+        """Move the model to the device, and compile its cell if requested."""
+        model.to(self.torch_device)
         if self.compile:
             # Beyond the limit, shapes would run uncompiled, and which those are would depend on interruptions.
-            torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+            torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_SHAPES)
             model.cell.compile(dynamic=False)
         return model
 
-    def arithmetic(self) -> AbstractContextManager:
-        """Inside, a model computes with this precision."""
+    def autocast(self) -> AbstractContextManager:
+        """Return a context in which models compute with this precision."""
         if self.precision == "float32":
             return nullcontext()
-        return torch.autocast(self.where.type, torch.bfloat16)
+        return torch.autocast(self.torch_device.type, torch.bfloat16)
 
 
 def _require_device(name: str) -> None:
     kind, _, index = name.partition(":")
     if kind not in DEVICES or (index and not index.isdigit()):
         raise ValueError(f"device cannot be {name!r}; choose auto, {', '.join(DEVICES)}, or one by number: cuda:1")
-    count = _count(kind)
-    if int(index or 0) >= count:
-        there = [f"{other}:{i}" for other in DEVICES[1:] for i in range(_count(other))]
-        raise ValueError(f"there is no device {name!r} here; this torch sees {', '.join(['cpu', *there])}")
+    if int(index or 0) >= _count(kind):
+        available = [f"{other}:{i}" for other in DEVICES[1:] for i in range(_count(other))]
+        raise ValueError(f"there is no device {name!r} here; choose one of {', '.join(['cpu', *available])}")
 
 
 def _count(kind: str) -> int:
-    """How many devices of a kind there are."""
+    """Count the devices of a kind."""
     if kind == "cpu":
         return 1
     backend = getattr(torch, kind)

@@ -1,4 +1,4 @@
-"""How good a net is at one difficulty, given so many steps."""
+"""Measure a net at one difficulty with a given number of steps."""
 
 import math
 from collections.abc import Sequence
@@ -12,31 +12,31 @@ from equilibria.core.solution import Status
 from equilibria.diagnostics import alignment_score
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Task
-from equilibria.training.recipe import Evaluation
+from equilibria.training.recipe import Evaluation, Recipe
 
-SEED = 20_22  # final evaluations of all nets see the same instances
-SEED_DURING_TRAINING = 20_23  # and others than those by which weights may be selected
-ONLINE_ALIGNMENT = 20  # examples of an evaluation during training that also get an AA score
-NUMBERS_AT_ONCE = 2**17  # of inputs: larger evaluations go through in parts, whose states fit into a cache
+SEED = 20_22  # final evaluations of all nets use the same instances
+SEED_DURING_TRAINING = 20_23  # other instances, because weights may be selected by them
+ONLINE_ALIGNMENT = 20  # examples that get an AA score in evaluations during training
+NUMBERS_AT_ONCE = 2**17  # in the inputs of one chunk, so that its states fit into a CPU cache
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a net did with `examples` instances of one difficulty."""
+    """Results of a net on `examples` instances of one difficulty."""
 
     difficulty: Any
     steps: int  # the budget
     examples: int
-    score: float  # the mean; the task says what it means and whether high is good
+    score: float  # mean score; see the task for its meaning
     standard_error: float
-    constant: float  # the score of the best answer that ignores the input
-    alignment: float  # AA; NaN if not measured
+    constant: float  # score of the best answer that ignores the input
+    alignment: float  # mean AA; NaN if not measured
     alignment_examples: int
-    alignment_diverged: int  # solves from other starts that diverged, and are left out of `alignment`
+    alignment_diverged: int  # restarts that diverged, which `alignment` excludes
     diverged: int  # examples whose solve diverged
-    cycling: int  # that ended in a cycle instead of a fixed point
-    residual: float  # the median of the last relative residuals
-    steps_used: float  # the mean number of cell evaluations
+    cycling: int  # examples whose solve ended in a cycle
+    residual: float  # median of the last residuals
+    steps_used: float  # mean number of steps
 
 
 def measure(
@@ -50,14 +50,13 @@ def measure(
     restarts: int = 10,
     seed: int = SEED,
 ) -> Measurement:
-    """Score fresh instances, and the AA of the first `alignment_examples` of them."""
+    """Measure the score on held-out instances, and the AA of the first `alignment_examples` of them."""
     batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(seed))
-    where, per_example = _device(model), batch.x[0].numel()
-    part = max(1, NUMBERS_AT_ONCE // per_example)
+    device, chunk = _device(model), max(1, NUMBERS_AT_ONCE // batch.x[0].numel())
     scores, residuals, statuses, used, baseline = [], [], [], [], []
-    for begin in range(0, examples, part):
-        piece = batch._replace(x=batch.x[begin : begin + part], y=batch.y[begin : begin + part])
-        solution = model.equilibrium(piece.x.to(where), budget=budget, trace=False)
+    for begin in range(0, examples, chunk):
+        piece = batch._replace(x=batch.x[begin : begin + chunk], y=batch.y[begin : begin + chunk])
+        solution = model.equilibrium(piece.x.to(device), budget=budget, trace=False)
         with torch.no_grad():
             scores.append(task.score(model.readout(solution.z).cpu(), piece))
         baseline.append(task.score(task.constant(piece), piece))
@@ -65,10 +64,10 @@ def measure(
         statuses.append(solution.status.cpu())
         used.append(solution.steps.cpu())
     score, status = torch.cat(scores).double(), torch.cat(statuses)
-    alignment, lost = math.nan, 0
+    alignment, diverged = math.nan, 0
     if alignment_examples > 1:
         restarts = min(restarts, alignment_examples - 1)
-        alignment, lost = _mean_alignment(model, batch.x[:alignment_examples].to(where), budget, restarts, seed)
+        alignment, diverged = _mean_alignment(model, batch.x[:alignment_examples].to(device), budget, restarts, seed)
     return Measurement(
         difficulty,
         budget.steps,
@@ -78,7 +77,7 @@ def measure(
         torch.cat(baseline).double().mean().item(),
         alignment,
         alignment_examples,
-        lost,
+        diverged,
         int((status == Status.DIVERGED).sum()),
         int((status == Status.CYCLING).sum()),
         torch.cat(residuals).nanmedian().item(),
@@ -89,7 +88,7 @@ def measure(
 def scores_by_steps(
     model: EquilibriumModel, task: Task, difficulty: Any, steps: Sequence[int], *, examples: int, tol: float = 1e-4
 ) -> list[float]:
-    """The mean score after each of these numbers of steps of one and the same solve."""
+    """Return the mean score after each of these numbers of steps, all from one solve."""
     batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(SEED))
     budget = Budget(max(steps), tol=tol, halt_on_cycle=True)
     with torch.no_grad():
@@ -99,7 +98,7 @@ def scores_by_steps(
 
 
 def evaluate(model: EquilibriumModel, task: Task, evaluation: Evaluation) -> list[Measurement]:
-    """What a recipe wants measured during training, with an AA score from two other starts."""
+    """Measure a net as its recipe says during training, with an AA score from two restarts."""
     count = min(evaluation.examples, ONLINE_ALIGNMENT)
     return [
         measure(
@@ -116,21 +115,37 @@ def evaluate(model: EquilibriumModel, task: Task, evaluation: Evaluation) -> lis
     ]
 
 
+def measure_final(
+    model: EquilibriumModel, recipe: Recipe, *, examples: int | None = None, at: tuple | None = None
+) -> list[Measurement]:
+    """Measure a trained net as its recipe says, or with other `examples` or at other (difficulty, steps) points."""
+    evaluation, points = recipe.evaluation, recipe.evaluation.final_points()
+    if at:
+        count = examples or evaluation.examples
+        points = [(difficulty, steps, count, count) for difficulty, steps in at]
+    elif examples:
+        points = [(difficulty, steps, examples, min(examples, aligned)) for difficulty, steps, _, aligned in points]
+    return [
+        measure(model, recipe.task, difficulty, evaluation.budget(steps), examples=count, alignment_examples=aligned)
+        for difficulty, steps, count, aligned in points
+    ]
+
+
 def overall(measurements: list[Measurement], task: Task) -> float:
-    """One number to compare evaluations by: the mean score, turned so that more is better."""
+    """Return the mean score, negated if lower is better, so that evaluations can be compared."""
     mean = sum(one.score for one in measurements) / len(measurements)
     return mean if task.higher_is_better else -mean
 
 
 def _device(model: EquilibriumModel) -> torch.device:
-    """Where its weights are."""
+    """Return the device of the weights."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
 def _mean_alignment(
     model: EquilibriumModel, x: torch.Tensor, budget: Budget, restarts: int, seed: int
 ) -> tuple[float, int]:
-    """The mean AA score and the number of solves that diverged; in parts of bounded memory."""
+    """Return the mean AA score and the number of restarts that diverged; in chunks of bounded memory."""
     parts = max(1, min(len(x) // (restarts + 1), math.ceil(x.numel() / NUMBERS_AT_ONCE)))
     rng = torch.Generator().manual_seed(seed)
     found = [alignment_score(model, part, restarts=restarts, budget=budget, rng=rng) for part in x.tensor_split(parts)]

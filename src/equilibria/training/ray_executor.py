@@ -31,7 +31,7 @@ SECONDS_FOR_A_LOCK = 60.0
 
 
 class NoCluster(ValueError):
-    """There is no Ray cluster where one was said to be."""
+    """There is no usable Ray cluster."""
 
 
 def run_on_ray(
@@ -116,7 +116,7 @@ def _connected(address: str | None) -> Any:
         import ray
     except ImportError as error:
         raise NoCluster("Ray is not installed; install the extra: pip install 'equilibria[ray]'") from error
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's new way, and it would warn otherwise
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray warns without it
     options = {"log_to_driver": False, "logging_level": "error", "include_dashboard": False}
     if address is None:
         ray.init(address="local", **options)
@@ -128,16 +128,16 @@ def _connected(address: str | None) -> Any:
 
 
 def _join(address: str, init: Callable[[], Any]) -> None:
-    """Call `init`, which tries for minutes where no cluster answers, and give up after some seconds."""
+    """Call `init`, but give up after some seconds: Ray itself tries for minutes."""
     problems: list[Exception] = []
 
-    def try_it() -> None:
+    def connect() -> None:
         try:
             init()
-        except Exception as error:  # of whatever kind: what matters is that we are not in
+        except Exception as error:  # of any kind
             problems.append(error)
 
-    joining = threading.Thread(target=try_it, daemon=True)
+    joining = threading.Thread(target=connect, daemon=True)
     joining.start()
     joining.join(SECONDS_TO_JOIN)
     if joining.is_alive() or problems:
@@ -145,21 +145,23 @@ def _join(address: str, init: Callable[[], Any]) -> None:
         if address == "auto":
             raise NoCluster(f"found no running Ray cluster to join ({reason}); start one with: ray start --head")
         raise NoCluster(
-            f"something answers at {address} but does not let us join a Ray cluster ({reason}); one that was started "
-            "with tokens wants RAY_AUTH_MODE=token here and its ~/.ray/auth_token"
+            f"{address} answers, but joining a Ray cluster there failed ({reason}); for a cluster with tokens, set "
+            "RAY_AUTH_MODE=token here and copy its ~/.ray/auth_token"
         )
 
 
 def _require_room(ray: Any, cpus: float, gpus: float) -> None:
-    """Raise if no node could ever run such a task: Ray would wait for one for ever."""
+    """Raise if no node can ever run such a task; Ray would wait forever."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
         there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
-        raise NoCluster(f"no node of the cluster has {cpus:g} CPUs and {gpus:g} GPUs for a run; there are: {there}")
+        raise NoCluster(
+            f"no node of the cluster has {cpus:g} CPUs and {gpus:g} GPUs for a run; its nodes have: {there}"
+        )
 
 
 def _require_reachable(address: str) -> None:
-    """Raise within seconds if nobody listens there; Ray itself would try for much longer."""
+    """Raise within seconds if nothing listens at the address; Ray itself tries for much longer."""
     if address in ("auto", "local"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")

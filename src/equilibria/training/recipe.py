@@ -1,4 +1,4 @@
-"""All that decides what a trained net will be: a frozen description that can be written down, changed and hashed."""
+"""A frozen description of everything that decides what a training produces; it has a JSON form and an id."""
 
 import json
 import math
@@ -29,23 +29,23 @@ KINDS: dict[type, Mapping[str, type]] = {
     Depth: DEPTHS,
     Extra: EXTRAS,
 }
-WORDS = ("name", "source")  # say something about a recipe and change nothing of what it makes
+DESCRIPTIVE = ("name", "source")  # fields that do not change what a recipe produces
 
 
 @dataclass(frozen=True)
 class Optim:
     """Adam and its schedule."""
 
-    steps: int = 1000  # of training
+    steps: int = 1000  # training steps
     batch: int = 150  # examples per step
-    lr: float = 1e-3  # the highest rate
+    lr: float = 1e-3  # the peak learning rate
     schedule: Literal["constant", "steps", "cosine"] = "constant"  # after the warm-up
-    warmup: int = 0  # steps over which the rate rises from zero
-    drops: tuple[float, ...] = (0.5, 0.75)  # for schedule "steps": shares of the training at which the rate falls
-    drop: float = 0.5  # for schedule "steps": the factor by which it falls
-    clip: float = 1.0  # the largest norm of the gradient; 0 does not clip
+    warmup: int = 0  # steps during which the rate rises from zero
+    drops: tuple[float, ...] = (0.5, 0.75)  # for schedule "steps": fractions of the training at which the rate falls
+    drop: float = 0.5  # for schedule "steps": the factor at each drop
+    clip: float = 1.0  # the largest gradient norm; 0 disables clipping
     weight_decay: float = 0.0  # decoupled, as in AdamW
-    averaging: float = 0.0  # decay of the running average of the weights, which is then what is used; 0: the last
+    averaging: float = 0.0  # decay of the running average of the weights; 0 uses the last weights
 
     def __post_init__(self) -> None:
         require_whole("steps", self.steps, least=1, why="it is the number of training steps")
@@ -58,19 +58,19 @@ class Optim:
                 raise ValueError(f"{name} must be >= 0 and finite, got {getattr(self, name)!r}")
         for share in self.drops:
             if not 0 < share < 1:
-                raise ValueError(f"drops must be shares of the training, between 0 and 1, got {share!r}")
+                raise ValueError(f"drops must be fractions of the training, between 0 and 1, got {share!r}")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is measured during training, on instances that training never sees."""
+    """What is measured during and after training, on instances that training never uses."""
 
     at: tuple[tuple[int | float, int], ...] = ()  # pairs of a difficulty and a number of steps
     every: int = 200  # training steps
     examples: int = 100  # at each difficulty
-    tol: float = 1e-4  # samples whose relative residual falls below it stop; so do those that cycle
-    # For the trained net: difficulty, steps, examples, and how many of those get an AA score from 10 other starts each.
-    finally_at: tuple[tuple[int | float, int, int, int], ...] = ()  # empty: as during training
+    tol: float = 1e-4  # rows stop when their residual falls below it, or when they cycle
+    # For the trained net: difficulty, steps, examples, and how many of these get an AA score from 10 restarts each.
+    finally_at: tuple[tuple[int | float, int, int, int], ...] = ()  # defaults to the points of `at`
 
     def __post_init__(self) -> None:
         for name in ("every", "examples"):
@@ -82,41 +82,42 @@ class Evaluation:
                 require_whole("examples of an evaluation", examples, least=1, why="they follow the steps")
                 if aligned != 0 and not 2 <= aligned <= examples:
                     raise ValueError(
-                        f"{aligned} of {examples} examples cannot get an AA score; 0, or from 2 to all of them"
+                        f"{aligned} of {examples} examples cannot get an AA score; choose 0, or from 2 to {examples}"
                     )
-        self.budget(1)  # raises if the tolerance is impossible
+        self.budget(1)  # raises if the tolerance is invalid
 
     def final_points(self) -> list[tuple[int | float, int, int, int]]:
-        """Difficulty, steps, examples and how many of them get an AA score."""
+        """Return the points for the trained net: difficulty, steps, examples, and how many get an AA score."""
         return list(self.finally_at) or [(at, steps, self.examples, self.examples) for at, steps in self.at]
 
     def budget(self, steps: int) -> Budget:
+        """The budget of an evaluation with this many steps."""
         return Budget(steps, tol=self.tol, halt_on_cycle=True)
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """The first steps of a training, unrolled and backpropagated whatever comes after them.
+    """The first steps of a training, always unrolled and backpropagated.
 
-    With a rate of its own, it has a schedule of its own too, and what comes after it has another, with the rate of
-    `optim`; without, one schedule spans both. Weights that it alone has made are never selected as the best.
+    If `lr` is set, pretraining has its own schedule, and the rest of the training has another with the rate of
+    `optim`; otherwise one schedule spans both. `select="best"` ignores weights from pretraining.
     """
 
     steps: int = 1000
     depth: Depth = Fixed(32)
-    last: int | None = field(default=None, metadata=LATER)  # steps that are backpropagated through; none: all
+    last: int | None = field(default=None, metadata=LATER)  # backpropagated steps; None: all
     lr: float | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
-        require_whole("steps", self.steps, least=1, why="leave pretraining out for none")
-        Backprop(self.last)  # raises if that is no number of steps
+        require_whole("steps", self.steps, least=1, why="set pretraining to None for none")
+        Backprop(self.last)  # raises if invalid
         if self.lr is not None:
-            Optim(lr=self.lr)  # raises if that is no rate
+            Optim(lr=self.lr)  # raises if invalid
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A task, a net, how to solve, how to differentiate, where to start, how long, and how to optimise."""
+    """A task, a net, and how to solve, differentiate, start and optimise."""
 
     task: Task = field(default_factory=PrefixSum)
     net: Net = field(default_factory=ConvNet)
@@ -124,13 +125,13 @@ class Recipe:
     gradient: Gradient = Backprop()
     start: Start = Zeros()
     depth: Depth = Fixed(32)
-    tol: float = 0.0  # samples stop during training when their relative residual falls below it (not with backprop)
+    tol: float = 0.0  # rows stop during training when their residual falls below it (not with backprop)
     extras: tuple[Extra, ...] = ()
     pretraining: Pretraining | None = None
     optim: Optim = Optim()
-    pool: int = 0  # how many training instances there are; 0: fresh ones at every step
+    pool: int = 0  # number of training instances; 0 draws fresh ones at every step
     evaluation: Evaluation = Evaluation()
-    select: Literal["last", "best"] = "last"  # the weights to keep; best: highest mean score in the evaluations
+    select: Literal["last", "best"] = "last"  # the weights to keep; best: highest mean score
     seed: int = 0
     name: str = ""
     source: str = ""  # where its numbers come from
@@ -142,14 +143,14 @@ class Recipe:
             raise ValueError("select 'best' needs evaluations to compare; set evaluation.at or select 'last'")
         if self.pretraining and self.pretraining.steps >= self.optim.steps:
             raise ValueError(
-                f"pretraining.steps = {self.pretraining.steps} leaves nothing of optim.steps = {self.optim.steps}"
+                f"pretraining.steps = {self.pretraining.steps} must be below optim.steps = {self.optim.steps}"
             )
         if any(isinstance(extra, StateNoise) for extra in self.extras) and not (self.unrolled or self.pretraining):
             raise ValueError(
-                "extra state_noise is for unrolled solves: solver picard, gradient backprop and tol 0, or those of a "
-                "pretraining; otherwise leave it out (extras none)"
+                "extra state_noise needs unrolled solves: solver picard, gradient backprop and tol 0, or "
+                "a pretraining; otherwise remove it (extras none)"
             )
-        Budget(1, tol=self.tol)  # raises if the tolerance is impossible
+        Budget(1, tol=self.tol)  # raises if the tolerance is invalid
         if not self.task.train_difficulties:
             raise ValueError("task.train_difficulties is empty; name at least one difficulty to train on")
         held_out = self.task.held_out()
@@ -158,11 +159,11 @@ class Recipe:
 
     @property
     def unrolled(self) -> bool:
-        """Whether plain steps, all of them, are taken and backpropagated through, once a pretraining is over."""
+        """Whether solves after a pretraining take all their steps plainly and backpropagate through them."""
         return isinstance(self.solver, Picard) and isinstance(self.gradient, Backprop) and self.tol == 0
 
     def build(self) -> EquilibriumModel:
-        """The untrained net, which will start, solve and differentiate as the recipe says."""
+        """Return the untrained net with the start, solver and gradient of the recipe."""
         model = self.net.build(self.task, seed=self.seed)
         self.start.prepare(model)
         model.solver, model.gradient = self.solver, self.gradient
@@ -170,29 +171,38 @@ class Recipe:
 
     @cached_property
     def id(self) -> str:
-        """Twelve digits that name what the recipe makes: equal exactly for recipes that make the same."""
-        same = to_data(Recipe.from_data(self.data()), KINDS, brief=True)
-        return fingerprint({key: value for key, value in same.items() if key not in WORDS})
+        """Twelve hexadecimal digits: equal exactly for recipes that produce the same net."""
+        data = to_data(self._canonical, KINDS, brief=True)
+        return fingerprint({key: value for key, value in data.items() if key not in DESCRIPTIVE})
+
+    @cached_property
+    def _canonical(self) -> "Recipe":
+        """An equal recipe whose numbers have the annotated types: 1.0 where a float is meant, not 1."""
+        return Recipe.from_data(to_data(self, KINDS))
 
     def data(self) -> dict[str, Any]:
-        """The recipe as plain data, the same for equal recipes: 1 where a float is meant is 1.0."""
-        data = to_data(self, KINDS)
-        return to_data(from_data(data, Recipe, KINDS), KINDS)
+        """Return the recipe as plain data, the same for equal recipes."""
+        return to_data(self._canonical, KINDS)
 
     def to_json(self) -> str:
+        """Return the recipe as JSON text."""
         return json.dumps(self.data(), indent=1) + "\n"
 
     @classmethod
     def from_data(cls, data: Any) -> "Recipe":
-        return from_data(data, cls, KINDS)
+        """Build a recipe from what `data()` returned; missing fields get their defaults."""
+        recipe: Recipe = from_data(data, cls, KINDS)
+        recipe.__dict__["_canonical"] = recipe
+        return recipe
 
     @classmethod
     def from_json(cls, text: str) -> "Recipe":
+        """Build a recipe from JSON text."""
         return cls.from_data(json.loads(text))
 
     @classmethod
     def load(cls, path: str | Path) -> "Recipe":
-        """From a JSON file."""
+        """Read a recipe from a JSON file."""
         path = Path(path)
         try:
             return cls.from_json(path.read_text())
@@ -200,10 +210,10 @@ class Recipe:
             raise ValueError(f"{path}: {error}") from error
 
     def override(self, changes: Mapping[str, Any]) -> "Recipe":
-        """A copy with fields changed by dotted names: `{"optim.lr": 1e-4, "solver": "anderson", "solver.memory": 3}`.
+        """Return a copy with changed fields: `{"optim.lr": 1e-4, "solver": "anderson", "solver.memory": 3}`.
 
-        A bare name of a kind takes that kind's defaults. Fewer dots come first, so a part can be replaced and
-        its fields set in one go.
+        The bare name of a kind takes its defaults. Names with fewer dots are applied first, so one call can replace a
+        part and set its fields.
         """
         data = self.data()
         for path in sorted(changes, key=lambda path: path.count(".")):
@@ -211,7 +221,7 @@ class Recipe:
             kind: Any = Recipe
             *parents, last = path.split(".")
             for i, name in enumerate(parents):
-                kind, part = _into(kind, part, name, ".".join(parents[: i + 1]))
+                kind, part = _descend(kind, part, name, ".".join(parents[: i + 1]))
             _check_known(part, last, path)
             kind = inside(kind, part, last, KINDS)
             place: Any = int(last) if isinstance(part, list) else last
@@ -219,8 +229,8 @@ class Recipe:
         return Recipe.from_data(data)
 
 
-def _into(kind: Any, part: Any, name: str, path: str) -> tuple[Any, Any]:
-    """The annotation and the data of a field that must have fields itself."""
+def _descend(kind: Any, part: Any, name: str, path: str) -> tuple[Any, Any]:
+    """Return the annotation and the data of a field that has fields itself."""
     _check_known(part, name, path)
     inner = part[int(name)] if isinstance(part, list) else part[name]
     if not isinstance(inner, (dict, list)):
@@ -229,7 +239,7 @@ def _into(kind: Any, part: Any, name: str, path: str) -> tuple[Any, Any]:
 
 
 def _dotted(data: Any) -> list[str]:
-    """The names of all fields of nested data."""
+    """Return the dotted names of all fields of nested data."""
     inner = data.items() if isinstance(data, dict) else ()
     return [name for key, value in inner for name in (key, *(f"{key}.{deep}" for deep in _dotted(value)))]
 

@@ -1,4 +1,4 @@
-"""The recipes that come with the library. `results/` has what each of them gave."""
+"""The recipes of the library; `results/` has their trained nets."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ MAZES = Recipe(
     task=Mazes(),
     net=replace(IMAGE_NET, padding="circular"),
     start=Mixed(),
-    depth=Uniform(16, 40),  # every 9x9 maze can be solved in so many steps: nothing teaches haste
+    depth=Uniform(16, 40),  # enough steps for every 9x9 maze
     gradient=Backprop(last=12),
     extras=(StateNoise(0.7),),
     optim=Optim(steps=1200, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),

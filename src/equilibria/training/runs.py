@@ -1,20 +1,24 @@
-"""One folder per run: the recipe, the metrics, the weights, and a state to go on from after any interruption.
+"""One folder per run: the recipe, the metrics, the weights, and states to resume from.
 
-recipe.json                          what is being trained
+recipe.json                          the recipe
 metrics.jsonl                        a line per few steps, and one per evaluation
-state-<step>-<sha256>.safetensors    the two latest; a file's name says what it must contain
+state-<step>-<sha256>.safetensors    the two latest states, named by their content
 model.safetensors, config.json       the trained net
-summary.json                         what it cost and what it can do; there once the run is finished
+summary.json                         cost and final measurements; exists once the run is finished
 """
 
+import errno
 import json
 import math
+import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -27,16 +31,16 @@ from equilibria.training.trackers import Tracker, numbers_of
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where nobody guards the folder
+except ImportError:  # Windows has no such lock
     fcntl = None
 
 STATE = re.compile(r"state-(\d+)-([0-9a-f]{16})\.safetensors")
 KEPT_STATES = 2
-ON_THE_EDGE = 2  # examples that may change sides where sums are rounded otherwise
+ON_THE_EDGE = 2  # examples whose answer may change with rounding
 
 
 class AnotherRun(ValueError):
-    """The folder belongs to another recipe, or to another process."""
+    """The folder belongs to another recipe or is in use."""
 
 
 class Busy(AnotherRun):
@@ -45,62 +49,63 @@ class Busy(AnotherRun):
 
 @dataclass(frozen=True)
 class Saved:
-    """A state to go on from."""
+    """A state to resume from."""
 
     step: int
     tensors: dict[str, Tensor]
     seconds: float  # of training so far
     evaluations: int  # of the cell so far, counted per example
-    metrics: int  # bytes of metrics.jsonl that belong to it
+    metrics: int  # bytes of metrics.jsonl written before it
 
 
 @dataclass(frozen=True, init=False)
 class Run:
-    """A folder that holds a run, finished or not."""
+    """The folder of a run, finished or not. The recipe and the summary are read from disk once."""
 
     folder: Path
 
     def __init__(self, folder: str | Path) -> None:
         object.__setattr__(self, "folder", Path(folder))
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe:
+        """The recipe of the run."""
         return Recipe.load(self.folder / "recipe.json")
 
     @property
     def finished(self) -> bool:
+        """Whether the run has a trained net and a summary."""
         return (self.folder / "summary.json").is_file()
 
-    @property
+    @cached_property
     def summary(self) -> dict[str, Any]:
+        """Cost and final measurements of a finished run."""
         path = self.folder / "summary.json"
         try:
             return json.loads(path.read_text())
         except ValueError as error:
-            raise DamagedFile(
-                f"{path} is damaged: {error}; remove it, and the same command finishes the run"
-            ) from error
+            raise DamagedFile(f"{path} is damaged: {error}; remove it, and run the same command to finish") from error
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; one that was cut off by an interruption is left out."""
+        """Return the lines of metrics.jsonl, except one that an interruption cut off."""
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def model(self) -> EquilibriumModel:
-        """The trained net."""
+        """Load the trained net."""
         if not (self.folder / "config.json").is_file():
-            raise FileNotFoundError(f"{self.folder} has no trained net yet; go on with its training first")
+            raise FileNotFoundError(f"{self.folder} has no trained net yet; resume its training first")
         return load(self.folder)
 
     def claim(self, recipe: Recipe) -> None:
-        """Make the folder this recipe's, or raise if it is another's."""
+        """Write the recipe into the folder; raise if the folder belongs to another recipe."""
         path = self.folder / "recipe.json"
         if not path.is_file():
-            strange = [name for name in ("config.json", "summary.json") if (self.folder / name).exists()]
-            if strange or self._states():
+            other = [name for name in ("config.json", "summary.json") if (self.folder / name).exists()]
+            if other or self._states():
                 raise AnotherRun(
-                    f"{self.folder} holds {' and '.join(strange) or 'a state'} but no recipe.json, so it is no run of "
+                    f"{self.folder} holds {' and '.join(other) or 'a state'} but no recipe.json, so it is not a run of "
                     "this recipe; choose another folder"
                 )
             write_atomically(path, recipe.to_json().encode())
@@ -113,9 +118,9 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else trains in this folder meanwhile. The lock goes with the process, however that ends."""
+        """Lock the folder against other trainings. The lock ends with the process."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as file:
+        with _open_regular(self.folder / ".lock") as file:
             if fcntl is not None:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,59 +130,64 @@ class Run:
             yield
 
     def write_state(self, saved: Saved) -> None:
-        """Write a state, then remove those that are no longer needed."""
+        """Write a state, then remove all but the latest two."""
         counts = torch.tensor([saved.evaluations, saved.metrics], dtype=torch.int64)
         seconds = torch.tensor(saved.seconds, dtype=torch.float64)
         recipe = torch.tensor(list(self.recipe.id.encode()), dtype=torch.uint8)
         content = pack(saved.tensors | {"run.counts": counts, "run.seconds": seconds, "run.recipe": recipe})
         name = f"state-{saved.step:08d}-{digest(content)[:16]}.safetensors"
         write_atomically(self.folder / name, content)
-        for _, path in self._states()[KEPT_STATES:]:
-            path.unlink()
+        self._remove(self._states()[KEPT_STATES:])
 
     def last_state(self) -> tuple[Saved | None, list[str]]:
-        """The newest state that is whole and of this recipe, and a sentence for each newer one that is not.
+        """Return the newest valid state of this recipe, and why each newer one is not valid.
 
-        Those are renamed, so that no later state is thrown away for them.
+        Invalid states are renamed, so that they do not count as one of the latest two.
         """
-        complaints, id_ = [], self.recipe.id
+        problems, id_ = [], self.recipe.id
         for step, path in self._states():
             try:
                 tensors = unpack(read_checked(path, path.stem.rsplit("-", 1)[1]), path)
                 if bytes(tensors.pop("run.recipe", torch.zeros(0)).to(torch.uint8).tolist()).decode() != id_:
                     raise DamagedFile(f"{path} belongs to another recipe")
-            except DamagedFile as error:
-                complaints.append(str(error))
+            except (DamagedFile, OSError) as error:  # OSError: it is a directory or a dangling link
+                problems.append(str(error))
                 path.rename(path.with_name(f"{path.name}.damaged"))
                 continue
             evaluations, metrics = tensors.pop("run.counts").tolist()
-            return Saved(step, tensors, tensors.pop("run.seconds").item(), evaluations, metrics), complaints
-        return None, complaints
+            return Saved(step, tensors, tensors.pop("run.seconds").item(), evaluations, metrics), problems
+        return None, problems
 
     def finish(self, model: EquilibriumModel, summary: dict[str, Any]) -> None:
-        """Write the trained net, then the summary that makes the run a finished one; drop the states."""
+        """Write the trained net, then the summary, which marks the run as finished; remove the states."""
         save(model, self.folder)
         summary = summary | {"weights": read_config(self.folder)["weights"]["sha256"]}
         write_atomically(self.folder / "summary.json", (json.dumps(summary, indent=1) + "\n").encode())
-        for _, path in self._states():
-            path.unlink()
+        self._remove(self._states())
 
     def _states(self) -> list[tuple[int, Path]]:
-        """Newest first."""
+        """Return the steps and paths of all states, newest first."""
         found = [(int(match[1]), path) for path in self.folder.iterdir() if (match := STATE.fullmatch(path.name))]
         return sorted(found, reverse=True)
 
+    @staticmethod
+    def _remove(states: list[tuple[int, Path]]) -> None:
+        for _, path in states:
+            if path.is_symlink() or not path.is_dir():
+                path.unlink()
+
 
 class Metrics:
-    """Appends lines to metrics.jsonl; those after `begin` bytes belong to a future that was lost."""
+    """Appends lines to metrics.jsonl, after its first `begin` bytes; later lines belong to steps that were lost."""
 
     def __init__(self, folder: Path, begin: int, trackers: Sequence[Tracker] = ()) -> None:
         self._path, self._trackers = folder / "metrics.jsonl", trackers
-        self._file = self._path.open("ab", buffering=0)
-        self._file.truncate(min(begin, self._file.tell()))
+        self._file = _open_regular(self._path)
+        self._file.truncate(min(begin, self._file.seek(0, 2)))
         self._file.seek(0, 2)
 
     def write(self, **line: Any) -> None:
+        """Append a line, and send its numbers to the trackers."""
         try:
             self._file.write((json.dumps(line, allow_nan=False) + "\n").encode())
         except OSError as error:
@@ -187,15 +197,31 @@ class Metrics:
 
     @property
     def size(self) -> int:
+        """Bytes written so far."""
         return self._file.tell()
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 
+def _open_regular(path: Path) -> BinaryIO:
+    """Open a file for writing, without truncation; refuse links and devices, which lead outside the folder."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR):
+            raise DamagedFile(f"{path} is not a regular file; remove it") from error
+        raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise DamagedFile(f"{path} is not a regular file; remove it")
+    return os.fdopen(file, "r+b", buffering=0)
+
+
 def find_runs(folder: str | Path = "runs") -> list[Run]:
-    """Every run under `folder`, newest last."""
-    found = sorted(Path(folder).rglob("recipe.json"), key=lambda path: path.stat().st_mtime)
+    """Return every run under `folder`, newest last."""
+    found = sorted(Path(folder).rglob("recipe.json"), key=lambda path: path.lstat().st_mtime)
     return [Run(path.parent) for path in found]
 
 
@@ -207,19 +233,19 @@ def _differences(one: Any, other: Any, where: str = "") -> list[str]:
     return [] if one == other else [f"{where}: {one!r} there, {other!r} here"]
 
 
-def as_line(thing: Any) -> dict[str, Any]:
-    """A dataclass as JSON can hold it: numbers that are not finite become null."""
+def as_json(thing: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass for JSON: numbers that are not finite become null."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in asdict(thing).items()
     }
 
 
-def difference(recorded: list[dict[str, Any]], measured: list[Any], *, shares: bool) -> list[str]:
-    """A sentence for each number that was measured again and is not what was recorded, beyond rounding.
+def compare_measurements(recorded: list[dict[str, Any]], measured: list[Any], *, shares: bool) -> list[str]:
+    """Return a message for each number that differs from the recorded one by more than rounding error.
 
-    The instances are the same, so scores may move only where an answer is on the edge: by half a standard error, or if
-    they are shares of right answers by two examples; errors by a thousandth of what lies between them and a constant.
+    The instances are the same, so a score may change only where rounding decides an answer: by half a standard error,
+    and by two examples if scores are shares of right answers; errors by a thousandth of their distance to `constant`.
     """
     wrong = []
     for before, now in zip(recorded, measured, strict=True):
@@ -227,10 +253,10 @@ def difference(recorded: list[dict[str, Any]], measured: list[Any], *, shares: b
         reach = abs(before["constant"] - before["score"]) if before["score"] is not None else 0.0
         edge = ON_THE_EDGE / before["examples"] if shares else 1e-3 * reach
         allowed = max(0.5 * (before["standard_error"] or 0.0), edge) + 1e-7
-        again = as_line(now)
+        again = as_json(now)
         for name, tolerance in (("score", allowed), ("alignment", 5e-3), ("diverged", 0)):
             old, new = before[name], again[name]
             same = old is new if old is None or new is None else abs(old - new) <= tolerance
             if not same:
-                wrong.append(f"{where}: {name} is {new} and was {old} (allowed: {tolerance:.2g} apart)")
+                wrong.append(f"{where}: {name} is {new} and was {old} (tolerance {tolerance:.2g})")
     return wrong

@@ -1,4 +1,4 @@
-"""Where a solve begins during training. To add one: a `Start`, and a line in STARTS."""
+"""Initial states of solves during training. To add one, write a `Start` and add a line to STARTS."""
 
 import math
 from abc import ABC, abstractmethod
@@ -13,15 +13,15 @@ from equilibria.model import EquilibriumModel, encoded, zeros
 
 
 class Start(ABC):
-    """A frozen dataclass that makes the first states of a batch."""
+    """A frozen dataclass that draws the initial states of a batch."""
 
     def prepare(self, model: EquilibriumModel) -> None:
-        """Give the model the start that it will also have after training, if that is not its own."""
-        del model  # most leave it as it is
+        """Change the model's own initial state, which it also uses after training. Defaults to no change."""
+        del model
 
     @abstractmethod
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
-        """The first states for training, given the ones the model would take: (batch, *state)."""
+        """Draw initial states for training, given the usual ones of the model: (batch, *state)."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Zeros(Start):
     """Always the zero state."""
 
     def prepare(self, model: EquilibriumModel) -> None:
-        if _sees_the_input(model):
+        if _uses_input(model):
             raise ValueError(
-                "start zeros does not fit this net, whose first state is made from the input; use start projected"
+                "start zeros does not fit this net, whose initial state depends on the input; use start projected"
             )
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
@@ -40,7 +40,7 @@ class Zeros(Start):
 
 @dataclass(frozen=True)
 class Normal(Start):
-    """Gaussian noise. (After training the model starts from zeros like the others.)"""
+    """Gaussian noise. (After training the model starts from its usual state.)"""
 
     scale: float = 1.0
 
@@ -53,7 +53,7 @@ class Normal(Start):
 
 @dataclass(frozen=True)
 class Mixed(Start):
-    """Each **example** gets noise with probability `share`, and the usual start otherwise (paper, Section 5.1)."""
+    """Noise for each **example** with probability `share`, otherwise the usual start (paper, Section 5.1)."""
 
     share: float = 0.5
     scale: float = 1.0
@@ -69,26 +69,28 @@ class Mixed(Start):
 
 @dataclass(frozen=True)
 class Projected(Start):
-    """The input itself, projected by the encoder, or by the net's own first layer if it has one."""
+    """The encoded input, or the output of the net's own initial layer if it has one."""
 
     def prepare(self, model: EquilibriumModel) -> None:
         if model.init is zeros:
             model.init = encoded
-        elif not _sees_the_input(model):
-            raise ValueError("start projected does not fit this net, whose state has another shape; use start zeros")
+        elif not _uses_input(model):
+            raise ValueError(
+                "start projected does not fit this net, whose state and encoded input differ in shape; use start zeros"
+            )
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
         return usual
 
 
 def require_scale(scale: float) -> None:
-    """Raise unless noise can be that strong."""
+    """Raise unless `scale` can multiply noise."""
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be > 0 and finite, got {scale!r}; it multiplies the noise")
 
 
-def _sees_the_input(model: EquilibriumModel) -> bool:
-    """Whether the first state is made from the input."""
+def _uses_input(model: EquilibriumModel) -> bool:
+    """Whether the initial state is computed from the input."""
     return model.init is encoded or isinstance(model.init, nn.Module)
 
 

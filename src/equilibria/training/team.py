@@ -1,8 +1,8 @@
-"""One net across processes: each takes its share of every batch, and all take the same step.
+"""Data-parallel training: each process takes its share of every batch, and all take the same step.
 
-Every member draws the whole batch, the starts and the depth from the same generator and keeps its own rows, so what is
-trained does not depend on how many they are, up to rounding. (A loss that is no mean over examples, as that of
-mazes, is averaged over members and differs a little more.)
+Every process draws the whole batch, the starts and the depth from the same generator and keeps its own rows, so the
+trained net does not depend on the number of processes, up to rounding. (A loss that is not a mean over examples, such
+as that of mazes, is averaged over processes and differs slightly more.)
 """
 
 import atexit
@@ -19,57 +19,58 @@ from torch import Tensor, nn
 
 from equilibria.core._tree import noise_like
 
-PATIENCE = timedelta(hours=12)  # members wait for the leader's evaluations
+TIMEOUT = timedelta(hours=12)  # the others wait while the leader evaluates
 
 
 @dataclass(frozen=True)
 class Team:
-    """Which of how many processes this is. The leader, 0, is the only one that touches the disk."""
+    """The processes of one training, seen from one of them. Only the leader, rank 0, reads and writes files."""
 
     rank: int = 0
     size: int = 1
 
     @classmethod
-    def joined(cls) -> "Team":
-        """The team that torchrun has put this process into, or a team of one."""
+    def join(cls) -> "Team":
+        """Join the processes that torchrun started; without torchrun, return a team of one."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls()
         if not dist.is_initialized():
-            # Functions of this module keep the group that there is when it is imported as a default, which torch's
-            # optimisers do: then nobody could take the group down.
+            # This module takes the current process group as a default argument when torch's optimisers import it, and
+            # would keep the group alive. So import it before there is a group.
             import_module("torch.distributed.nn")
-            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
-            atexit.register(_leave)
+            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+            atexit.register(_destroy_process_group)
         return cls(dist.get_rank(), size)
 
     @property
     def leads(self) -> bool:
+        """Whether this process is the leader."""
         return self.rank == 0
 
     def check(self, batch: int) -> None:
-        """Raise unless every member gets as many examples as the others."""
+        """Raise unless the processes can share a batch of this size evenly."""
         if batch % self.size:
             raise ValueError(
-                f"optim.batch = {batch} cannot be shared evenly by {self.size} processes; choose a multiple of it"
+                f"optim.batch = {batch} cannot be shared evenly by {self.size} processes; choose a multiple of {self.size}"
             )
 
     def share(self, tensor: Tensor) -> Tensor:
-        """This member's rows."""
+        """Return this process's rows."""
         if self.size == 1:
             return tensor
         rows = len(tensor) // self.size
         return tensor[self.rank * rows : (self.rank + 1) * rows]
 
     def noise_like(self, state: Tensor, rng: torch.Generator) -> Tensor:
-        """Standard normal noise for this member's rows: its share of what one process would draw for them all."""
+        """Draw standard normal noise for this process's rows: its share of what one process would draw for all."""
         if self.size == 1:
             return noise_like(state, rng)
         whole = torch.randn(self.size * len(state), *state.shape[1:], generator=rng, dtype=state.dtype)
         return torch.empty_like(state).copy_(self.share(whole))
 
     def average_gradients(self, model: nn.Module) -> None:
-        """Give everybody the mean of all gradients, in one message."""
+        """Replace the gradients of every process by their mean, in one message."""
         if self.size == 1:
             return
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -79,7 +80,7 @@ class Team:
             gradient.copy_(mean.view(gradient.shape) / self.size)
 
     def mean(self, value: Tensor) -> Tensor:
-        """The mean of everybody's value: ()."""
+        """Return the mean of a value over the processes: ()."""
         if self.size == 1:
             return value
         value = value.detach().clone()
@@ -87,11 +88,11 @@ class Team:
         return value / self.size
 
     def any(self, here: bool) -> bool:
-        """Whether it is so for at least one member."""
+        """Whether it holds in at least one process."""
         return bool(self.mean(torch.tensor(float(here))) > 0)
 
-    def spread(self, content: bytes = b"") -> bytes:
-        """What the leader has; the others' is ignored."""
+    def broadcast(self, content: bytes = b"") -> bytes:
+        """Return the leader's content; that of the others is ignored."""
         if self.size == 1:
             return content
         length = torch.tensor(len(content))
@@ -101,14 +102,14 @@ class Team:
             dist.broadcast(torch.frombuffer(buffer, dtype=torch.uint8), 0)
         return bytes(buffer)
 
-    def gather(self) -> None:
-        """Wait until everybody is here: nobody may hang up while another still listens."""
+    def wait(self) -> None:
+        """Wait for all processes: none may leave while another still communicates."""
         if self.size > 1:
             dist.barrier()
 
 
-def _leave() -> None:
-    """Hang up: gloo's threads that still run, and free a tensor, while the interpreter is taken down abort it."""
-    failed = hasattr(sys, "last_type")  # then nobody may answer any more what is still to be sent
+def _destroy_process_group() -> None:
+    """Stop gloo's threads: one that frees a tensor while the interpreter shuts down aborts the process."""
+    failed = hasattr(sys, "last_type")  # then the other processes may not answer any more
     if dist.is_initialized() and not failed:
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Where the metrics of a run also go, besides metrics.jsonl. To add one: a `Tracker`, and a line in TRACKERS."""
+"""Experiment trackers that receive the metrics of a run. To add one, write a `Tracker` and add a line to TRACKERS."""
 
 import contextlib
 import os
@@ -16,19 +16,19 @@ PROJECT = "equilibria"
 
 
 class Tracker(ABC):
-    """Receives the numbers of one run. After a crash the steps since the last saved state come a second time."""
+    """Receives the metrics of one run. After a crash, the steps since the last saved state are logged again."""
 
     @abstractmethod
     def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
-        """Begin, or go on with, the run in `folder`, which has taken `step` steps."""
+        """Begin or resume the run in `folder` after `step` steps."""
 
     @abstractmethod
     def log(self, step: int, numbers: dict[str, float]) -> None:
-        """Numbers of one step, by name; what is before a slash groups them."""
+        """Log the numbers of one step by name; the part before a slash is a group."""
 
     @abstractmethod
     def close(self) -> None:
-        """No more numbers."""
+        """Close the tracker."""
 
 
 class TensorBoard(Tracker):
@@ -52,8 +52,7 @@ class TensorBoard(Tracker):
 class WeightsAndBiases(Tracker):
     """A run of project `equilibria`, under the recipe's id.
 
-    Without an account, and without WANDB_MODE, it is written to the run's folder (offline), from where
-    `wandb sync` can send it later.
+    Without an account and without WANDB_MODE it is written to the run's folder; `wandb sync` uploads it later.
     """
 
     def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
@@ -82,14 +81,14 @@ class WeightsAndBiases(Tracker):
 
 
 class Trackio(Tracker):
-    """A run of project `equilibria` in trackio's own place on this machine: `trackio show --project equilibria`."""
+    """A run of project `equilibria` in trackio's local database: `trackio show --project equilibria`."""
 
     def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
         import trackio
 
-        self._finish = trackio.finish  # not the run's own, after which it would be ended once more at exit
+        self._finish = trackio.finish  # not that of the run, which trackio would finish again at exit
         name = f"{recipe.name or 'run'} {recipe.id}"
-        with contextlib.redirect_stdout(sys.stderr):  # it greets where a program may be reading
+        with contextlib.redirect_stdout(sys.stderr):  # standard output may hold JSON
             self._trackio, self._run = (
                 trackio,
                 trackio.init(PROJECT, name, config=recipe.data(), resume="allow", embed=False),
@@ -107,7 +106,7 @@ TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": Weigh
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raise for a name that there is not."""
+    """Raise if a tracker is unknown."""
     for name in names:
         if name not in TRACKERS:
             raise ValueError(f"there is no tracker {name!r}; {nearest(name, list(TRACKERS))}")
@@ -115,7 +114,7 @@ def check_trackers(names: Sequence[str]) -> None:
 
 @contextmanager
 def tracking(names: Sequence[str], folder: Path, recipe: Recipe, step: int) -> Iterator[list[Tracker]]:
-    """These trackers for this run, closed however it ends."""
+    """Start these trackers, and close them at the end."""
     check_trackers(names)
     with contextlib.ExitStack() as stack:
         trackers = []
@@ -126,14 +125,14 @@ def tracking(names: Sequence[str], folder: Path, recipe: Recipe, step: int) -> I
                 raise ValueError(
                     f"tracker {name} is not installed ({error}); install the extra: pip install 'equilibria[track]'"
                 ) from error
-            except Exception as error:  # theirs have many kinds, and none should look like a mistake of ours
+            except Exception as error:  # trackers raise many kinds of errors
                 raise ValueError(f"tracker {name} did not start: {error}") from error
             stack.callback(trackers[-1].close)
         yield trackers
 
 
 def numbers_of(line: dict[str, Any]) -> dict[str, float]:
-    """A line of metrics.jsonl as names and numbers; what is not finite is left out."""
+    """Return the finite numbers of a line of metrics.jsonl by name."""
     if "loss" in line:
         flat = {f"train/{name}": value for name, value in line.items() if name != "step"}
     else:

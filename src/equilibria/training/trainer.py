@@ -1,4 +1,4 @@
-"""The training loop's body: one step at a time, with everything that a later step depends on in `tensors()`."""
+"""One training step at a time; `state_dict()` holds everything that later steps depend on."""
 
 import copy
 import math
@@ -16,20 +16,20 @@ from equilibria.model import EquilibriumModel
 from equilibria.solvers import Picard
 from equilibria.tasks import Batch
 from equilibria.training.events import Stepped
-from equilibria.training.extras import Situation
+from equilibria.training.extras import StepContext
 from equilibria.training.machine import Machine
 from equilibria.training.recipe import Optim, Recipe
 from equilibria.training.team import Team
 
-PATIENCE = 20  # steps in a row without a finite loss before giving up
+PATIENCE = 20  # consecutive steps without a finite loss before giving up
 
 
 class TrainingDiverged(RuntimeError):
-    """The loss stopped being finite, and stayed so."""
+    """The loss was not finite in many consecutive steps."""
 
 
 def learning_rate(optim: Optim, step: int) -> float:
-    """The rate of the step after `step` others."""
+    """Return the learning rate after `step` steps."""
     warm = min(1.0, (step + 1) / optim.warmup) if optim.warmup else 1.0
     done = step / optim.steps
     if optim.schedule == "cosine":
@@ -40,7 +40,7 @@ def learning_rate(optim: Optim, step: int) -> float:
 
 
 def scheduled_rate(recipe: Recipe, step: int) -> float:
-    """The same, of a training that may begin with another one."""
+    """Return the learning rate after `step` steps of a training that may begin with a pretraining."""
     first, optim = recipe.pretraining, recipe.optim
     if first is None or first.lr is None:
         return learning_rate(optim, step)
@@ -50,75 +50,79 @@ def scheduled_rate(recipe: Recipe, step: int) -> float:
 
 
 class Trainer:
-    """A net in training. `step()` until `done`; `tensors()` and `restore()` stop and go on, bit by bit the same."""
+    """A net in training: call `step()` until `done`, then `model()`.
+
+    A trainer that loads the `state_dict()` of another continues bit-identically.
+    """
 
     def __init__(self, recipe: Recipe, team: Team = Team(), machine: Machine = Machine()) -> None:
         team.check(recipe.optim.batch)
         self.recipe, self.team, self.machine = recipe, team, machine
         model = recipe.build()
-        self.averaged = copy.deepcopy(model).to(machine.where) if recipe.optim.averaging else model
-        self.model = machine.takes(model)
+        self.averaged = copy.deepcopy(model).to(machine.torch_device) if recipe.optim.averaging else model
+        self.net = machine.prepare(model)
         self._best: dict[str, Tensor] = {}
         self._best_score = -math.inf
         self.step_count = 0
         self._bad = 0
         optim = recipe.optim
         self._optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=optim.lr, weight_decay=optim.weight_decay, fused=True
+            self.net.parameters(), lr=optim.lr, weight_decay=optim.weight_decay, fused=True
         )
         self._rng = torch.Generator().manual_seed(recipe.seed)
-        self._pool = self._drawn_pool()
+        self._pool = self._draw_pool()
 
     @property
     def done(self) -> bool:
+        """Whether all steps of the recipe are taken."""
         return self.step_count >= self.recipe.optim.steps
 
     def step(self) -> Stepped:
-        """Draw a batch, a start and a depth; solve; descend."""
-        recipe, model = self.recipe, self.model
+        """Draw a batch, initial states and a depth; solve; update the weights."""
+        recipe, net = self.recipe, self.net
         for group in self._optimizer.param_groups:
             group["lr"] = scheduled_rate(recipe, self.step_count)
-        whole = self._batch().to(self.machine.where)
+        whole = self._batch().to(self.machine.torch_device)
         pretraining = recipe.pretraining if recipe.pretraining and self.step_count < recipe.pretraining.steps else None
         solver, gradient = (Picard(), Backprop(pretraining.last)) if pretraining else (recipe.solver, recipe.gradient)
         depth = (pretraining or recipe).depth.draw(self._rng)
         budget = Budget(depth, tol=0.0 if pretraining else recipe.tol)
-        z0 = self.team.share(recipe.start.draw(model.init(*model.inject(whole.x)), self._rng))
+        z0 = self.team.share(recipe.start.draw(net.init(*net.inject(whole.x)), self._rng))
         batch = whole._replace(x=self.team.share(whole.x), y=self.team.share(whole.y))
-        disturbed = self._disturbed_cell(depth) if pretraining or recipe.unrolled else nullcontext()
-        with self.machine.arithmetic(), disturbed:
-            output = model(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
+        wrapped = self._wrapped_cell(depth) if pretraining or recipe.unrolled else nullcontext()
+        with self.machine.autocast(), wrapped:
+            output = net(batch.x, z0, solver=solver, gradient=gradient, budget=budget)
             loss = recipe.task.loss(output.prediction, batch)
             solves = [output.solution.steps]
-            now = Situation(
-                recipe.task, model, batch, z0, output, solver, gradient, budget, self._rng, solves, self.team
+            context = StepContext(
+                recipe.task, net, batch, z0, output, solver, gradient, budget, self._rng, solves, self.team
             )
             for extra in recipe.extras:
-                loss = extra.change(loss, now)
+                loss = extra.modify_loss(loss, context)
         self._optimizer.zero_grad()
         loss.backward()
-        self.team.average_gradients(model)
+        self.team.average_gradients(net)
         loss = self.team.mean(loss)
-        norm = clip_grad_norm_(model.parameters(), recipe.optim.clip or math.inf)
-        self._descend(loss, norm)
+        norm = clip_grad_norm_(net.parameters(), recipe.optim.clip or math.inf)
+        self._update(loss, norm)
         self.step_count += 1
         rate, spent = self._optimizer.param_groups[0]["lr"], self.team.size * sum(int(steps.sum()) for steps in solves)
         return Stepped(self.step_count, loss.item(), rate, depth, norm.item(), spent)
 
     @contextmanager
-    def _disturbed_cell(self, steps: int) -> Iterator[None]:
-        """Inside, the model's cell is what the extras make of it."""
-        cell = disturbed = self.model.cell
+    def _wrapped_cell(self, steps: int) -> Iterator[None]:
+        """Replace the net's cell by what the extras make of it."""
+        cell = wrapped = self.net.cell
         for extra in self.recipe.extras:
-            disturbed = extra.disturb(disturbed, steps, self._rng, self.team)
-        self.model.cell = disturbed
+            wrapped = extra.wrap_cell(wrapped, steps, self._rng, self.team)
+        self.net.cell = wrapped
         try:
             yield
         finally:
-            self.model.cell = cell
+            self.net.cell = cell
 
-    def consider(self, score: float) -> None:
-        """Remember the present weights if none had a better score; of equals, the latest."""
+    def keep_if_best(self, score: float) -> None:
+        """Keep the current weights unless earlier ones had a better score (for `select="best"`)."""
         first = self.recipe.pretraining
         if first and self.step_count <= first.steps:
             return
@@ -126,38 +130,38 @@ class Trainer:
             self._best_score = score
             self._best = {name: value.clone() for name, value in self.averaged.state_dict().items()}
 
-    def trained(self) -> EquilibriumModel:
-        """The net that the recipe asks for: averaged or not, the last or the best."""
+    def model(self) -> EquilibriumModel:
+        """Return a copy of the net that the recipe asks for: averaged or not, the last or the best."""
         model = copy.deepcopy(self.averaged)
         if self._best:
             model.load_state_dict(self._best)
         return model.eval()
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything that the future depends on."""
-        state = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        if self.averaged is not self.model:
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return everything that later steps depend on."""
+        state = {f"model.{name}": value for name, value in self.net.state_dict().items()}
+        if self.averaged is not self.net:
             state |= {f"averaged.{name}": value for name, value in self.averaged.state_dict().items()}
         state |= {f"best.{name}": value for name, value in self._best.items()}
-        for i, parameter in enumerate(self.model.parameters()):
+        for i, parameter in enumerate(self.net.parameters()):
             state |= {f"optimizer.{i}.{name}": value for name, value in self._optimizer.state[parameter].items()}
         counts = torch.tensor([self.step_count, self._bad], dtype=torch.int64)
         score = torch.tensor(self._best_score, dtype=torch.float64)
         return state | {"counts": counts, "best_score": score, "rng": self._rng.get_state()}
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from where `tensors()` was called."""
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from what `state_dict()` returned."""
 
         def under(prefix: str) -> dict[str, Tensor]:
             return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
 
-        self.model.load_state_dict(under("model."))
-        if self.averaged is not self.model:
+        self.net.load_state_dict(under("model."))
+        if self.averaged is not self.net:
             self.averaged.load_state_dict(under("averaged."))
         self._best = under("best.")
-        for i, parameter in enumerate(self.model.parameters()):
+        for i, parameter in enumerate(self.net.parameters()):
             state = under(f"optimizer.{i}.")
-            # The fused optimiser walks through memory, so its state must lie there as the parameter does.
+            # The fused optimiser needs its state in the memory layout of the parameter.
             self._optimizer.state[parameter] = {
                 name: torch.empty_like(parameter if value.ndim else value, device=parameter.device).copy_(value)
                 for name, value in state.items()
@@ -166,8 +170,8 @@ class Trainer:
         self._best_score = tensors["best_score"].item()
         self._rng.set_state(tensors["rng"])
 
-    def _descend(self, loss: Tensor, norm: Tensor) -> None:
-        """One step of the optimiser; a loss or gradient that is not finite changes nothing."""
+    def _update(self, loss: Tensor, norm: Tensor) -> None:
+        """Take one step of the optimiser; skip it if the loss or the gradient is not finite."""
         if not (loss.isfinite() and norm.isfinite()):
             self._bad += 1
             if self._bad >= PATIENCE:
@@ -178,11 +182,11 @@ class Trainer:
             return
         self._bad = 0
         self._optimizer.step()
-        if self.averaged is not self.model:
-            # Early averages forget quickly, or the untrained weights would stay in them for long.
+        if self.averaged is not self.net:
+            # The decay starts low, or the untrained weights would dominate the average for long.
             decay = min(self.recipe.optim.averaging, (1 + self.step_count) / (10 + self.step_count))
             with torch.no_grad():
-                for mean, new in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
+                for mean, new in zip(self.averaged.parameters(), self.net.parameters(), strict=True):
                     mean.lerp_(new, 1 - decay)
 
     def _batch(self) -> Batch:
@@ -195,8 +199,8 @@ class Trainer:
         rows = torch.randint(0, len(pool.x), (size,), generator=self._rng)
         return Batch(pool.x[rows], pool.y[rows], pool.difficulty)
 
-    def _drawn_pool(self) -> list[Batch]:
-        """The fixed instances, shared out evenly over the difficulties; a resumed training draws the same again."""
+    def _draw_pool(self) -> list[Batch]:
+        """Draw the fixed instances, evenly over the difficulties; a resumed training draws the same ones."""
         difficulties = self.recipe.task.train_difficulties
         if not self.recipe.pool:
             return []

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Table
 
-from equilibria.io.files import nan_to_null, write_atomically
+from equilibria.io.files import jsonable, write_atomically
 
 FORMAT = "equilibria-report-1"
 READING = "how to read it"
@@ -108,7 +108,7 @@ class Diagnosis:
 
     def data(self) -> dict[str, Any]:
         """Return the diagnosis as JSON-compatible data; numbers that are not finite become None."""
-        return {"format": FORMAT, **nan_to_null(dataclasses.asdict(self))}
+        return {"format": FORMAT, **jsonable(dataclasses.asdict(self))}
 
     def to_json(self) -> str:
         """Return the diagnosis as JSON text."""
@@ -168,7 +168,7 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
     found = [
         Section(
             "Restarts",
-            ("start", "AA", "95 %", "centred", "distance", "readout", "same answer", "diverged"),
+            ("start", "AA", "95 %", "centred", "distance", "readout", "same\nanswer", "diverged"),
             [
                 (
                     row.start,

@@ -8,7 +8,7 @@ from equilibria.core.loop import Solver
 from equilibria.diagnostics._trajectories import Plane, trajectories
 from equilibria.diagnostics.doctor.diagnosis import SolvePaths
 from equilibria.diagnostics.restarts import Noise
-from equilibria.io.files import nan_to_null
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
 
 NOISE_STARTS, POINTS = 3, 24  # starts from noise, and about how many points of each path
@@ -25,7 +25,7 @@ def solve_paths(
         plane = Plane(limits.new_zeros(1, 1), limits.new_tensor([[[1.0], [0.0]]]))
     at = [0, *spaced_steps(steps, POINTS)]
     found = trajectories(model, x, starts, plane=plane, at=at, solver=solver, budget=Budget(steps))
-    return SolvePaths(nan_to_null(found.points[0].tolist()), ["usual", "another's limit", *["noise"] * len(noise)])
+    return SolvePaths(jsonable(found.points[0].tolist()), ["usual", "another's limit", *["noise"] * len(noise)])
 
 
 def spaced_steps(steps: int, count: int = 12) -> list[int]:
