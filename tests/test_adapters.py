@@ -1,4 +1,4 @@
-"""Looped models of others, measured as if they were ours."""
+"""Adapters: looped models from other libraries are measured like our own."""
 
 import copy
 

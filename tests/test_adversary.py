@@ -185,7 +185,7 @@ def test_an_attack_that_leads_to_infinity_leaves_no_answer():
     assert scores.attacked.tolist() == [0, 0, 0, 0]
 
 
-def test_what_searching_adds_to_the_first_guesses_is_told():
+def test_the_search_improves_on_the_first_guesses():
     x = 0.5 + torch.rand(6, 3, generator=rng())
     model = of(both_basins, lambda u: u)
     before = attack(model, x, budget=Budget(30), guesses=1, updates=0, rng=rng())

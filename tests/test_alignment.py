@@ -16,7 +16,7 @@ from equilibria.training import measure
 
 
 @pytest.mark.parametrize(("n", "count"), [(2, 1), (5, 4), (30, 10)])
-def test_nobody_is_their_own_partner_nor_has_one_twice(n, count):
+def test_derangements_have_no_fixed_points_and_no_partner_twice(n, count):
     partners = torch.stack(derangements(n, count, rng()))  # (count, n)
     own = torch.arange(n)
     assert (partners != own).all()
@@ -77,11 +77,11 @@ def test_solves_that_do_not_settle_are_counted():
     budget = Budget(80, tol=1e-4, halt_on_cycle=True)
     assert model.equilibrium(x, budget=budget).settled.tolist() == [True, True, False, False]
     unsettled = alignment_score(model, x, restarts=3, budget=budget, rng=rng()).unsettled
-    assert unsettled.tolist() == [0, 0, 3, 0], "what exploded has come to an end, and is no start for the others either"
+    assert unsettled.tolist() == [0, 0, 3, 0], "a diverged solve counts as finished and is no source of restarts"
 
 
 def test_a_measurement_counts_what_its_alignment_left_out():
-    """A map that explodes from every start but zero: the usual solves are fine, the others are not."""
+    """A map that diverges from every start except zero."""
     task = PrefixSum()
     model = EquilibriumModel(
         lambda x: x.sum(2), lambda z, u: torch.where(z == 0, 0, 1e20 * z) + 0 * u + (z == 0) * 1e-30, lambda z: z
@@ -104,7 +104,7 @@ def test_path_dependence_shows():
     assert alignment_score(model, x, budget=Budget(5), rng=rng()).score.mean() < 0.3
 
 
-def test_a_batch_of_one_has_nobody_to_swap_with():
+def test_a_batch_of_one_has_no_other_example():
     model = EquilibriumModel(nn.Identity(), lambda z, u: u, nn.Identity())
     for start in (Swapped(), Noise(), ZeroState()):
         with pytest.raises(ValueError, match="a batch of 1 has no other example"):
@@ -228,11 +228,11 @@ def test_the_usual_solve_can_be_given():
     calls.clear()
     found = alignment_score(model, problem.u, restarts=2, budget=Budget(5), usual=usual, rng=rng())
     assert found.usual is usual
-    assert calls == [12] * 5  # both others of all six at once, and nothing more
+    assert calls == [12] * 5  # both restarts of all six examples in one batch
 
 
 def test_divergence_from_some_starts_only():
-    """A map that keeps small states and blows large ones up, so that one example spoils the starts of the others."""
+    """A map that keeps small states and blows up large ones, so that one example spoils the restarts of others."""
     model = from_function(
         lambda z, x: torch.where(z.abs().amax(1, keepdim=True) > 3, 1e20 * z, z), init=lambda x: x, readout=lambda z: z
     )

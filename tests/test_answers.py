@@ -92,7 +92,7 @@ def test_scores_that_are_equally_large_choose_either_class():
     assert listed(logit.same(torch.tensor([1e-7, 1.0, 2.0]), torch.tensor([-1e-7, -1.0, 2.0]))) == [True, False, True]
 
 
-def test_small_answers_are_measured_by_the_others():
+def test_small_answers_are_compared_on_the_typical_scale():
     numbers = torch.tensor([[4.0], [2.0], [1e-6]])
     moved = numbers + torch.tensor([[0.0], [0.1], [1e-5]])
     assert listed(Answers(numbers, None).same(numbers, moved)) == [True, False, True]

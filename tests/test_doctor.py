@@ -117,7 +117,7 @@ class TestReport:
         assert page.count("<svg") == 2
         assert "path independent" in page
         for name in ("http://www.w3.org", "http://purl.org", "http://creativecommons", "https://matplotlib.org"):
-            page = page.replace(name, "")  # names of vocabularies, which nobody loads
+            page = page.replace(name, "")  # names of vocabularies, which are never loaded
         assert "http" not in page
 
     def test_the_same_generator_state_gives_the_same_diagnosis(self):

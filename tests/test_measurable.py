@@ -95,7 +95,7 @@ def test_an_attack_without_gradients_is_refused_unless_it_needs_none():
     assert attack(hidden, x, budget=Budget(5), updates=0, rng=rng()).cosine.shape == (4,)
 
 
-def test_a_step_that_writes_into_its_state_is_told_so():
+def test_a_step_that_modifies_its_state_raises():
     model = from_function(lambda z, x: z.mul_(0.5).add_(x), init=torch.zeros_like, readout=lambda z: z)
     with pytest.raises(ValueError, match="a step modified its state in place"):
         check_model(model, torch.ones(3, 2))

@@ -98,7 +98,7 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
         (["RUN", "--at", "6", "0"], "steps must be a whole number >= 1"),
     ],
 )
-def test_mistakes_are_told_in_one_line_with_exit_code_1(arguments, words, run, capsys):
+def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, run, capsys):
     assert main(["measure", *(str(run.folder) if one == "RUN" else one for one in arguments)]) == 1
     output = capsys.readouterr()
     assert words in output.err

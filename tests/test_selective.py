@@ -1,4 +1,4 @@
-"""What is promised about answers that are accepted in spite of uncertainty: by enumeration and by simulation."""
+"""Selective prediction: its guarantees, by enumeration and by simulation."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_auroc_counts_pairs(pairs):
 
 @given(answers)
 @settings(deadline=None)
-def test_the_curve_is_the_mean_over_all_orders_of_equal_doubts(pairs):
+def test_the_curve_is_the_mean_over_all_orders_of_ties(pairs):
     uncertainty, wrong = split(pairs)
     curve = risk_coverage(uncertainty, wrong)
     n = len(uncertainty)
@@ -70,7 +70,7 @@ def test_the_best_and_the_worst_order():
 
 
 def test_the_bootstrap_interval_covers():
-    """Doubts N(0, 1) and N(1, 1): AUROC is P(N(1, 2) > 0) = 0.7602."""
+    """Uncertainties N(0, 1) and N(1, 1): AUROC is P(N(1, 2) > 0) = 0.7602."""
     truth, generator, inside, trials = 0.5 * (1 + math.erf(0.5)), rng(1), 0, 300
     for _ in range(trials):
         wrong = torch.arange(120) % 3 == 0
@@ -179,7 +179,7 @@ def test_a_threshold_by_hand():
     assert threshold_for_accepted_error(uncertainty, wrong, rate=0.1).coverage == 0
 
 
-def test_equal_doubts_are_accepted_together_or_not_at_all():
+def test_ties_are_accepted_together_or_not_at_all():
     found = threshold_for_overall_error(torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 1, 1, 0]), rate=0.4)
     assert found.uncertainty < 1
     assert found.coverage == 0.25
@@ -193,13 +193,13 @@ def test_clopper_pearson_at_full_coverage():
         assert (found.coverage == 1) == passes
 
 
-def test_many_equal_doubts_need_a_threshold_beforehand():
+def test_many_ties_need_thresholds_fixed_in_advance():
     uncertainty, wrong = torch.tensor([0.0] * 100 + [1.0] * 9), torch.tensor([0] * 100 + [1] * 9)
     assert threshold_for_accepted_error(uncertainty, wrong, rate=0.05, thresholds=[0.0, 1.0]).coverage == 100 / 109
     assert threshold_for_accepted_error(uncertainty, wrong, rate=0.05, thresholds=[1.0, 0.0]).coverage == 0
 
 
-def test_infinite_doubt_is_never_accepted():
+def test_infinite_uncertainty_is_never_accepted():
     uncertainty, right = torch.tensor([0.0] * 200 + [math.inf]), torch.zeros(201)
     for threshold in (
         threshold_for_overall_error(uncertainty, right, rate=0.3),

@@ -57,9 +57,9 @@ def test_inputs_that_diverge_are_left_out_and_counted():
     found = sensitivity(of(cell), X, budget=Budget(1000), rng=rng())
     assert found.diverged == int((X[:, 0] > 1).sum()) > 0
     assert found.share == pytest.approx(1)
-    nobody = sensitivity(of(lambda z, u: 3 * z + 1), X, budget=Budget(1000), rng=rng())
-    assert nobody.diverged == 20
-    assert math.isnan(nobody.share)
+    all_lost = sensitivity(of(lambda z, u: 3 * z + 1), X, budget=Budget(1000), rng=rng())
+    assert all_lost.diverged == 20
+    assert math.isnan(all_lost.share)
 
 
 def test_the_untrained_net_is_another_one_of_the_same_kind():

@@ -27,7 +27,7 @@ def model_of(cell, init=torch.zeros_like, readout=None) -> EquilibriumModel:
 # ---- uncertainties ----
 
 
-def test_doubts_about_a_contraction_vanish_as_it_settles():
+def test_the_uncertainty_of_a_contraction_vanishes_as_it_settles():
     problem = affine(batch=12, n=8)
     model = model_of(problem)
     for uncertainty in (Residual(), Misalignment(restarts=3), Disagreement(regression=True)):
@@ -68,7 +68,7 @@ def test_indecision_is_that_of_the_weakest_position():
     assert found[2] < found[0] < found[1]
 
 
-def test_divergence_is_infinite_doubt_and_nobody_elses():
+def test_only_rows_that_diverge_have_infinite_uncertainty():
     x = column(1.0, -1.0, 2.0, -2.0)
     model = model_of(
         lambda z, x: torch.where(x > 0, expanding(z), z / 2),

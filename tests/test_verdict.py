@@ -40,7 +40,7 @@ class TestVerdicts:
         assert explosion.alignment[0].diverged > 0
         assert "nan" not in " ".join(explosion.verdict.sentences)
 
-    def test_cycles_are_told_with_their_period(self):
+    def test_cycles_have_their_period(self):
         report = diagnose(Looped(lambda z, x: turned(z - x, 120) + x + 0.1), inputs(), **QUICK)
         assert report.verdict.behaviour == "cycles"
         assert report.periods == {"3": 24}
@@ -100,7 +100,7 @@ class TestVerdicts:
         assert any("larger budget" in remedy for remedy in verdict.remedies)
 
     def test_slow_starts_are_not_taken_for_path_dependence(self):
-        """The usual start is the limit; others are on their way to it."""
+        """The usual start is the limit; restarts are still approaching it."""
         slow = Looped(lambda z, x: 0.99 * z + 0.01 * x)
         slow.init = lambda x: x.clone()
         verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
@@ -203,7 +203,7 @@ class TestAnswersAlongACycle:
         assert report.verdict.enough_steps is None
 
     def test_an_answer_that_stays_is_an_answer(self):
-        """One number goes on changing its sign, and nobody reads it."""
+        """One number keeps changing its sign, but the readout ignores it."""
         clock = Looped(lambda z, x: torch.cat((0.5 * z[:, :-1] + x[:, :-1], torch.where(z[:, -1:] > 0, -1.0, 1.0)), 1))
         clock.readout = lambda z: z[:, :-1]
         report = diagnose(clock, inputs(), **QUICK)
@@ -212,7 +212,7 @@ class TestAnswersAlongACycle:
         assert (report.verdict.more_steps, report.verdict.enough_steps) == ("will not help", 1)
         assert "answers do not change after step 1" in report.verdict.sentences[2]
 
-    def test_a_score_that_comes_and_goes_is_told_as_well(self):
+    def test_a_score_that_changes_along_a_cycle_is_reported(self):
         x = inputs()
         report = diagnose(self.flips(), x, x.argmax(1), **QUICK)
         assert report.verdict.more_steps == "will not help"
@@ -235,7 +235,7 @@ class TestAnswersAlongACycle:
         assert "stops" not in report.verdict.sentences[2]
 
     def test_those_that_are_still_on_their_way_may_profit(self):
-        """A third flips for good, the others converge slowly."""
+        """A third flips forever; the rest converge slowly."""
         some = inputs()[:, 0].sort().values[15].item()
         both = Looped(lambda z, x: torch.where(x[:, :1] > some, torch.where(z == x, -x, x), 0.98 * z + 0.02 * x))
         both.init = lambda x: -x

@@ -1,4 +1,4 @@
-"""Verdicts where something looks like something else: what all limits share, rounding, chance, a few odd examples."""
+"""Verdicts on misleading cases: a common part of all limits, rounding, randomness, a few odd examples."""
 
 import math
 
@@ -45,7 +45,7 @@ class TestWhatAllLimitsShare:
         assert sensitivity(model, inputs(), budget=Budget(60), rng=rng()).share > 0.99
         assert convergence(model, inputs(), budget=Budget(60)).count(Regime.FIXED_POINT) == 24
 
-    def test_a_collapse_is_not_told_to_look_longer(self):
+    def test_a_collapse_does_not_ask_for_a_larger_budget(self):
         verdict = diagnose(Looped(lambda z, x: torch.tanh(0.5 * z + 1)), inputs(), **QUICK).verdict
         assert verdict.behaviour == "ignores its input"
         assert len(verdict.remedies) == 1
@@ -72,7 +72,7 @@ class TestExamplesThatDiffer:
 
     @pytest.mark.parametrize("place", [3, 20])
     @pytest.mark.parametrize("numbers", [False, True])
-    def test_one_that_diverges_is_told_of_and_does_not_speak_for_the_others(self, place, numbers):
+    def test_one_that_diverges_is_reported_and_does_not_affect_the_verdict(self, place, numbers):
         model, x = at_rates([0.5] * place + [3.0] + [0.5] * (39 - place))
         targets = 2 * x[:, :4] if numbers else None
         report = diagnose(model, x, targets, budget=200, restarts=3)
@@ -115,7 +115,7 @@ class TestMovingOn:
         assert report.verdict.behaviour == "is quasi-periodic"
 
     @pytest.mark.parametrize("period", [20, 50**0.5])
-    def test_answers_on_the_way_of_a_wanderer_depend_on_when_one_stops(self, period):
+    def test_answers_along_a_quasi_periodic_path_depend_on_the_last_step(self, period):
         step = turn(2 * math.pi / period)
         model = from_function(lambda z, x: (z - x) @ step.T + x + 0.1, init=torch.zeros_like, readout=lambda z: z)
         verdict = diagnose(model, inputs()[:, :2], **{**QUICK, "budget": 120}).verdict
@@ -140,7 +140,7 @@ class TestMovingOn:
         assert report.start_influence == pytest.approx(0, abs=1e-6)
         assert (report.contraction or 1) < 0.6
 
-    def test_where_that_takes_too_much_memory_the_steps_are_told(self):
+    def test_fewer_steps_are_unrolled_if_memory_is_short(self):
         report = diagnose(CONTRACTION, torch.randn(4, 3000, generator=rng()), **{**QUICK, "budget": 100})
         assert report.start_influence_steps == 50
 
@@ -196,7 +196,7 @@ class TestChance:
         report = diagnose(leaves, inputs(), inputs().argmax(1), **QUICK)
         assert (report.curve.best, report.verdict.more_steps) == (1, "hurt")
 
-    def test_a_random_step_is_told(self):
+    def test_a_random_step_is_reported(self):
         noise = rng()
         noisy = Looped(lambda z, x: 0.5 * z + x + 0.05 * torch.randn(z.shape, generator=noise))
         report = diagnose(noisy, inputs(), **QUICK)
