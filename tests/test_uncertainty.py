@@ -1,4 +1,4 @@
-"""Doubts on maps where they are known, and models that abstain."""
+"""Uncertainties of maps where they are known, and models that abstain."""
 
 import math
 
@@ -82,7 +82,7 @@ def test_only_rows_that_diverge_have_infinite_uncertainty():
 
 
 @pytest.mark.parametrize("name", UNCERTAINTIES)
-def test_a_solve_that_is_known_is_not_needed_again(name):
+def test_a_given_output_is_not_solved_again(name):
     net = ConvNet(8).build(PrefixSum(), seed=0)
     x = PrefixSum().sample(12, 10, rng()).x
     budget = Budget(6)
@@ -115,7 +115,7 @@ def test_predict_answers_as_the_model_does():
 
 
 @pytest.mark.parametrize("name", UNCERTAINTIES)
-def test_predict_keeps_to_a_threshold(name):
+def test_predict_abstains_above_the_threshold(name):
     """What the calibration accepted, predict accepts on the same inputs, to the last bit."""
     net = ConvNet(8).build(PrefixSum(), seed=0)
     batch = PrefixSum().sample(60, 6, rng())
