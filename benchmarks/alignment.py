@@ -5,7 +5,8 @@
 300 prefix-sum strings of 64 bits, 10 restarts each, 512 steps, for each of the shipped nets, with plain iteration and,
 as in the paper's Figure 4, with Anderson. The 11 solves use the same solver and budget without compaction, so that they
 last as long as their slowest string. They also run as a plain loop that takes all steps with the whole batch, without
-any solver or measurement. Both call the cell directly; an AA score lets it precompute. One thread.
+any solver or measurement. Both call the cell directly; an AA score lets it precompute. Runs in one thread; compare
+ratios within one run.
 """
 
 import statistics

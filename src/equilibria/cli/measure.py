@@ -68,7 +68,7 @@ class MeasureCommand:
     noise: tuple[float, ...] = (0.1, 1.0, 10.0)
     """Scales of the noise, relative to the usual limit of each example."""
     solver: Literal["picard", "anderson", "broyden"] | None = None
-    """Defaults to the solver of the net."""
+    """Solver to use. Defaults to the one of the net."""
     tol: float | None = None
     """Relative residual at which examples stop. Defaults to the recipe's."""
     level: float = 0.95

@@ -102,8 +102,7 @@ def attack(
     if through is not None:
         require_whole("through", through, least=1, why="omit it to unroll the whole budget")
     usual = looped.equilibrium(x, solver=solver, budget=budget, trace=False)
-    guesses = _guesses(usual, guesses, rng) if isinstance(guesses, int) else list(guesses)
-    _check(guesses, usual.z)
+    guesses = _first_guesses(guesses, usual, rng)
     with torch.no_grad():
         injection = looped.inject(x)
         centre = looped.init(*injection)
@@ -147,29 +146,23 @@ class _Worst:
         self.start[worse], self.limit[worse], self.cosine[worse] = start[worse], solution.z[worse], cosine[worse]
 
 
-def _guesses(usual: Solution, count: int, rng: torch.Generator) -> list[Tensor]:
-    require_whole("guesses", count, least=1, why="it is the number of searches per example")
-    n, others = len(usual.z), iter(())
-    if n > 1:
-        others = iter(derangements(n, min(n - 1, (count + 1) // 2), rng))
-    guesses = []
-    for number in range(count):
-        partner = next(others, None) if number % 2 == 0 else None
-        if partner is None:
-            guesses.append(torch.randn(usual.z.shape, generator=rng, dtype=usual.z.dtype).to(usual.z.device))
-        else:
-            guesses.append(usual.z[partner.to(usual.z.device)].nan_to_num(0, 0, 0))  # that example may have diverged
-    return guesses
-
-
-def _check(guesses: list[Tensor], state: Tensor) -> None:
+def _first_guesses(guesses: int | Sequence[Tensor], usual: Solution, rng: torch.Generator) -> list[Tensor]:
+    """The given guesses, or drawn ones: alternately another example's limit, never twice the same, and noise."""
+    state = usual.z
+    if isinstance(guesses, int):
+        require_whole("guesses", guesses, least=1, why="it is the number of searches per example")
+        n = len(state)
+        partners = derangements(n, min(n - 1, (guesses + 1) // 2), rng) if n > 1 else []
+        noise = (torch.randn(state.shape, generator=rng, dtype=state.dtype).to(state.device) for _ in range(guesses))
+        limits = (state[partner.to(state.device)].nan_to_num(0, 0, 0) for partner in partners)  # some may have diverged
+        return [next(noise) if i % 2 or i // 2 >= len(partners) else next(limits) for i in range(guesses)]
     if not guesses:
         raise ValueError("an attack needs a first guess; pass at least one, or their number")
     for guess in guesses:
         if guess.shape != state.shape:
-            raise ValueError(
-                f"a first guess has shape {tuple(guess.shape)} and the state {tuple(state.shape)}; they must be equal"
-            )
+            shapes = f"{tuple(guess.shape)} and the state {tuple(state.shape)}"
+            raise ValueError(f"a first guess has shape {shapes}; they must be equal")
+    return list(guesses)
 
 
 def _placement(centre: Tensor, radius: float | None) -> Callable[[Tensor, Tensor], Tensor]:

@@ -91,26 +91,21 @@ def alignment_score(
             good = ~(lost[example] | (restart.status == Status.DIVERGED))  # (rows,)
             restart_prediction = looped.readout(restart.z)
             for total, space, reached in zip(totals, spaces, (restart.z, restart_prediction), strict=True):
-                found = torch.stack(space.agreement(example, reached)).to(total.dtype)  # (measures, rows)
-                total.index_add_(1, example, torch.where(good, found, 0))
+                _add(total, example, good, torch.stack(space.agreement(example, reached)))  # (measures, rows)
             if same_answer is not None:
-                equal = good & same_answer(prediction[example], restart_prediction)
-                same.index_add_(0, example, equal.to(same.dtype))
-            residual.index_add_(0, example, torch.where(good, restart.residual, 0).to(residual.dtype))
-            count.index_add_(0, example, good.to(count.dtype))
+                _add(same, example, good, same_answer(prediction[example], restart_prediction))
+            _add(residual, example, good, restart.residual)
+            _add(count, example, good, good)
             unsettled.index_add_(0, example, (restart.status == Status.EXHAUSTED).long())
     state, readout = (Agreement(*(total / count)) for total in totals)
-    return Alignment(
-        start=start,
-        solves=len(sources),
-        diverged=len(sources) - count.long(),
-        state=state,
-        readout=readout,
-        usual=usual,
-        same_answer=None if same_answer is None else same / count,
-        residual=residual / count,
-        unsettled=unsettled,
-    )
+    shares = None if same_answer is None else same / count
+    diverged = len(sources) - count.long()
+    return Alignment(start, len(sources), diverged, state, readout, usual, shares, residual / count, unsettled)
+
+
+def _add(totals: Tensor, example: Tensor, good: Tensor, values: Tensor) -> None:
+    """Add the values of good rows, (..., rows), to the totals of their examples, (..., batch)."""
+    totals.index_add_(-1, example, torch.where(good, values, 0).to(totals.dtype))
 
 
 def _blocks(sources: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:

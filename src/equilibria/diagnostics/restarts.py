@@ -13,9 +13,9 @@ from equilibria.core._tree import flat, noise_like
 class Restart(ABC):
     """A frozen dataclass that makes initial states from the usual limits of a batch."""
 
-    @abstractmethod
     def sources(self, batch: int, restarts: int, rng: torch.Generator) -> Tensor:
         """Return the examples whose usual limits the initial states are made from: (restarts, batch)."""
+        return torch.arange(batch).expand(restarts, batch)
 
     @abstractmethod
     def initial_states(self, limits: Tensor, rng: torch.Generator) -> Tensor:
@@ -48,9 +48,6 @@ class Noise(Restart):
 
     def __str__(self) -> str:
         return f"noise x {self.scale:g}"
-
-    def sources(self, batch: int, restarts: int, rng: torch.Generator) -> Tensor:
-        return torch.arange(batch).expand(restarts, batch)
 
     def initial_states(self, limits: Tensor, rng: torch.Generator) -> Tensor:
         size = flat(limits).float().square().mean(1).sqrt()  # (rows,)

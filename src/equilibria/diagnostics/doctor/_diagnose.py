@@ -10,7 +10,7 @@ from torch import Tensor
 
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.diagnostics.adapters._model import as_model, check_model, describe_tensor, is_deterministic
+from equilibria.diagnostics.adapters._model import as_model, check_model, describe_tensor
 from equilibria.diagnostics.doctor.answers import Answers
 from equilibria.diagnostics.doctor.diagnosis import Diagnosis
 from equilibria.diagnostics.doctor.parts import Examination
@@ -55,20 +55,31 @@ def diagnose(
     if len(inputs) < 2:
         raise ValueError("a diagnosis compares examples with each other; pass at least two inputs")
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
+    restarts = min(restarts, len(inputs) - 1)
     on_progress = on_progress or (lambda name, share: None)
     with _eval_mode(model):
         answers = Answers(check_model(model, inputs), targets, score, higher_is_better=higher_is_better)
-        random = not is_deterministic(model, inputs)
         on_progress("usual solve", 0.0)
-        seed = 0 if rng is None else int(torch.randint(2**62, (), generator=rng))
-        restarts = min(restarts, len(inputs) - 1)
-        examination = Examination(model, inputs, answers, budget=budget, solver=solver, restarts=restarts, seed=seed)
+        examination = Examination(model, inputs, answers, budget=budget, solver=solver, restarts=restarts, rng=rng)
         found: dict[str, Any] = {}
         parts = examination.parts(attacks=attacks)
         for i, (name, measure) in enumerate(parts.items(), 1):
             on_progress(name, i / (len(parts) + 1))
             found |= measure()
         on_progress("done", 1.0)
+    return Diagnosis(
+        examples=len(inputs),
+        steps=budget.steps,
+        solver=str(solver or model.solver),
+        notes=examination.notes,
+        seconds=round(time.perf_counter() - begin, 2),
+        versions={"torch": torch.__version__},
+        **_conclude(found, examination),
+    )
+
+
+def _conclude(found: dict[str, Any], examination: Examination) -> dict[str, Any]:
+    """The fields of a diagnosis that follow from measurements."""
     regimes, attack = found.pop("regimes"), found.pop("attack")
     regimes = drop_false_collapse(regimes, found["alignment"], found["sensitivity"])
     verdict = judge(
@@ -79,21 +90,10 @@ def diagnose(
         contraction=found["contraction"],
         attack=attack,
         precision=examination.precision,
-        random=random,
+        random=examination.random,
     )
-    chance = ["The step is random: two calls on the same state differ, and so would two diagnoses."] if random else []
-    return Diagnosis(
-        examples=len(inputs),
-        steps=budget.steps,
-        solver=str(solver or model.solver),
-        verdict=verdict,
-        regimes={regime.name.lower().replace("_", " "): n for regime, n in regimes.items()},
-        attacked=None if attack is None else attack.cosine,
-        notes=[*([answers.note] if answers.note else []), *chance, *examination.notes],
-        seconds=round(time.perf_counter() - begin, 2),
-        versions={"torch": torch.__version__},
-        **found,
-    )
+    names = {regime.name.lower().replace("_", " "): n for regime, n in regimes.items()}
+    return found | {"verdict": verdict, "regimes": names, "attacked": None if attack is None else attack.cosine}
 
 
 @contextmanager

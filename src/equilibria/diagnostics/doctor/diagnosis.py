@@ -145,7 +145,7 @@ class Section(NamedTuple):
 
     def table(self) -> Table:
         """The section for rich."""
-        table = Table(box=None, title=self.title, title_justify="left", padding=(0, 1))
+        table = Table(box=None, title=self.title, title_justify="left", pad_edge=False, collapse_padding=True)
         for i, heading in enumerate(self.headings):
             text = i == 0 or heading in ("value", READING)
             table.add_column(heading, justify="left" if text else "right", no_wrap=i == 0 or not text)
@@ -168,7 +168,7 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
     found = [
         Section(
             "Restarts",
-            ("start", "AA", "95 %", "centred", "distance", "readout", "same answer", "diverged"),
+            ("start", "AA", "95 %", "centred", "distance", "readout", "same\nanswer", "diverged"),
             [
                 (
                     row.start,
@@ -190,36 +190,31 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
 
 
 def measurements(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
-    """Each measurement with its value and how to read it."""
-    rows = [("long-run behaviour", ", ".join(f"{n} {name}" for name, n in diagnosis.regimes.items()), "examples")]
-    if diagnosis.periods:
-        rows += [
-            ("periods", ", ".join(f"{period}: {n}" for period, n in diagnosis.periods.items()), "period: examples")
-        ]
-    untrained = diagnosis.untrained_sensitivity
-    explained = "share of the limits' variance; 1 is best"
-    explained += "" if untrained is None else f"; untrained: {number(untrained)}"
-    rows += [
-        ("explained by the input", number(diagnosis.sensitivity), explained),
+    """Each measurement with its value and how to read it; those that were not made are missing."""
+    steps = diagnosis.start_influence_steps
+    rows = [
+        ("long-run behaviour", _counts(diagnosis.regimes), "examples"),
+        ("periods", _counts(diagnosis.periods), "examples per length of their cycle"),
+        ("explained by the input", number(diagnosis.sensitivity), "share of the limits' variance; 1 is best"),
+        ("explained, untrained", number(diagnosis.untrained_sensitivity), "the same before training"),
         ("contraction rate", number(diagnosis.contraction), "spectral radius at the limit; below 1 it contracts"),
         ("largest stretch", number(diagnosis.largest_stretch), "largest singular value at the limit; may exceed 1"),
         ("plain against Anderson", number(diagnosis.solver_distance), "relative distance between their limits"),
+        ("influence of the start", number(diagnosis.start_influence), f"norm of d state / d start after {steps} steps"),
+        ("AA under attack", number(diagnosis.attacked), "from starts found by a search for other limits"),
+        ("score", number(diagnosis.score), "at the end of the budget"),
+        ("score under attack", number(diagnosis.attacked_score), "of the attacked examples"),
     ]
-    if diagnosis.start_influence is not None:
-        after = f"norm of d state / d start after {diagnosis.start_influence_steps} steps; 0 means no influence"
-        rows += [("influence of the start", number(diagnosis.start_influence), after)]
-    if diagnosis.attacked is not None:
-        rows += [("AA under attack", number(diagnosis.attacked), "from starts found by a search for other limits")]
-    if diagnosis.score is not None:
-        attacked = diagnosis.attacked_score
-        under = "" if attacked is None else f"; of the attacked examples, under attack: {attacked:.4g}"
-        rows += [("score", number(diagnosis.score), f"at the end of the budget{under}")]
-    return rows
+    return [row for row in rows if row[1] not in ("", "-")]
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {n}" for name, n in counts.items())
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, or "-" for a missing number."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
+    """Three significant digits, or "-" for a missing number."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
 
 
 def interval(row: AlignmentRow | UncertaintyRow) -> str:

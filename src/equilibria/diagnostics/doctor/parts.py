@@ -22,7 +22,7 @@ from equilibria.diagnostics._convergence import (
     limit_distance,
 )
 from equilibria.diagnostics._sensitivity import all_equal, sensitivity, untrained
-from equilibria.diagnostics.adapters._model import require_gradients
+from equilibria.diagnostics.adapters._model import is_deterministic, require_gradients
 from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.doctor.answers import Answers
@@ -62,10 +62,14 @@ class Examination:
         budget: Budget,
         solver: Solver | None,
         restarts: int,
-        seed: int,
+        rng: torch.Generator | None,
     ) -> None:
         self._model, self._x, self._answers, self._solver = model, x, answers, solver
-        self._restarts, self._seed = restarts, seed
+        self._restarts, self._seed = restarts, 0 if rng is None else int(torch.randint(2**62, (), generator=rng))
+        self.random = not is_deterministic(model, x)
+        self.notes: list[str] = [answers.note] if answers.note else []
+        if self.random:
+            self.notes.append("The step is random: two calls on the same state differ, and so would two diagnoses.")
         self._budget = Budget(budget.steps)
         self._restart_budget = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
         self._recorder = AnswerRecorder(model.readout, answers, spaced_steps(budget.steps))
@@ -74,7 +78,6 @@ class Examination:
         self._usual = self._run.solution
         self._alignments: dict[Restart, Alignment] = {}
         self._rates, self._has_rates = Rates(model, x, self._usual.z, self._rng), False
-        self.notes: list[str] = []
 
     def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
         """All measurements by name, in an order in which each finds what it needs."""

@@ -18,15 +18,15 @@ SAME = 0.99  # share of answers that must be the same
 
 
 class Behaviour(StrEnum):
-    """What a model does in the long run."""
+    """What a model does in the long run, by the name of the `Regime` of its examples."""
 
-    SETTLES = "settles"
-    IGNORES_INPUT = "ignores its input"
-    CYCLES = "cycles"
+    FIXED_POINT = "settles"
+    CYCLE = "cycles"
     QUASI_PERIODIC = "is quasi-periodic"
-    DRIFTS = "drifts"
-    DIVERGES = "diverges"
-    UNSETTLED = "not settled within the budget"
+    DRIFT = "drifts"
+    DIVERGENCE = "diverges"
+    COLLAPSE = "ignores its input"
+    NOT_SETTLED = "not settled within the budget"
 
 
 class Outcome(IntEnum):
@@ -38,20 +38,8 @@ class Outcome(IntEnum):
     SAME_LIMIT = 3
 
 
-BEHAVIOURS = {
-    Regime.FIXED_POINT: Behaviour.SETTLES,
-    Regime.COLLAPSE: Behaviour.IGNORES_INPUT,
-    Regime.CYCLE: Behaviour.CYCLES,
-    Regime.QUASI_PERIODIC: Behaviour.QUASI_PERIODIC,
-    Regime.DRIFT: Behaviour.DRIFTS,
-    Regime.DIVERGENCE: Behaviour.DIVERGES,
-    Regime.NOT_SETTLED: Behaviour.UNSETTLED,
-}
-FINAL = (Behaviour.SETTLES, Behaviour.CYCLES, Behaviour.QUASI_PERIODIC, Behaviour.IGNORES_INPUT)  # will not change
-MOVING = (
-    Behaviour.UNSETTLED,
-    Behaviour.DRIFTS,
-)  # may still reach another answer
+FINAL = (Behaviour.FIXED_POINT, Behaviour.CYCLE, Behaviour.QUASI_PERIODIC, Behaviour.COLLAPSE)
+MOVING = (Behaviour.NOT_SETTLED, Behaviour.DRIFT)  # may still reach another answer
 
 
 def judge(
@@ -80,22 +68,24 @@ def judge(
     outcome = _outcome(worst, diverging)
     start_matters = _start_matters(rows)
     behaviour = _behaviour(regimes, sensitivity, start_matters=start_matters)
-    early = behaviour is Behaviour.UNSETTLED or (
-        behaviour in (Behaviour.SETTLES, Behaviour.IGNORES_INPUT) and worst.arriving >= SAME
+    early = behaviour is Behaviour.NOT_SETTLED or (
+        behaviour in (Behaviour.FIXED_POINT, Behaviour.COLLAPSE) and worst.arriving >= SAME
     )
     excuse = ""  # another explanation of different limits
     if not early and outcome < Outcome.SAME_LIMIT and (random or _within_rounding(worst, contraction, precision)):
         excuse = "the random step" if random else "rounding in this precision"
-    meaningless = behaviour is Behaviour.IGNORES_INPUT and not start_matters  # one limit for all inputs and all starts
-    independent = None if meaningless else _path_independent(behaviour, outcome, early or bool(excuse))
+    meaningless = behaviour is Behaviour.COLLAPSE and not start_matters  # one limit for all inputs and all starts
+    if meaningless:
+        independent = None
+    elif behaviour is Behaviour.DIVERGENCE or outcome is Outcome.DIVERGES:
+        independent = False
+    else:  # a start that still has an influence may lose it later
+        independent = True if outcome is Outcome.SAME_LIMIT else None if early or excuse else False
     unsettled = curve.along_cycles > 1 - SAME
     enough = curve.last_change if curve.last_change < curve.steps[-1] and not unsettled else None
-    more = _more_steps(behaviour, independent, curve, enough)
-    sentences = [
-        _behaviour_sentence(behaviour, regimes),
-        _limit_sentence(behaviour, independent, worst, outcome, meaningless=meaningless, excuse=excuse),
-        _steps_sentence(behaviour, more, enough, curve),
-    ]
+    more, about_steps = _more_steps(behaviour, independent, enough, curve)
+    about_limits = _limit_sentence(behaviour, independent, worst, outcome, meaningless=meaningless, excuse=excuse)
+    sentences = [_behaviour_sentence(behaviour, regimes), about_limits, about_steps]
     remedies = _remedies(behaviour, independent, more, early=early and not meaningless, unsettled=unsettled)
     if excuse and independent is None and not meaningless:
         remedies.append("Diagnose it with a deterministic step." if random else "Diagnose it in a higher precision.")
@@ -141,49 +131,25 @@ def _start_matters(rows: Sequence[AlignmentRow]) -> bool:
 def _behaviour(regimes: Mapping[Regime, int], sensitivity: float | None, *, start_matters: bool) -> Behaviour:
     total = sum(regimes.values())
     if regimes.get(Regime.DIVERGENCE, 0) > SOME * total:
-        return Behaviour.DIVERGES
+        return Behaviour.DIVERGENCE
     settled = regimes.get(Regime.FIXED_POINT, 0) + regimes.get(Regime.CYCLE, 0)
     # The input may explain little because the start explains much, which is path dependence and no collapse.
     nothing_matters = sensitivity is not None and sensitivity < INFLUENCE and not start_matters
     if regimes.get(Regime.COLLAPSE, 0) > MOST * total or (settled > MOST * total and nothing_matters):
-        return Behaviour.IGNORES_INPUT
+        return Behaviour.COLLAPSE
     most = max(regimes, key=lambda regime: regimes[regime])
     if most is Regime.CYCLE or (most is Regime.FIXED_POINT and regimes[most] >= MOST * total):
-        return BEHAVIOURS[most]
+        return Behaviour[most.name]
     if settled >= MOST * total:  # some fixed points and some cycles
-        return Behaviour.CYCLES
-    return Behaviour.UNSETTLED if most is Regime.FIXED_POINT else BEHAVIOURS[most]
-
-
-def _path_independent(behaviour: Behaviour, worst: Outcome, early: bool) -> bool | None:
-    if behaviour is Behaviour.DIVERGES or worst is Outcome.DIVERGES:
-        return False
-    if worst is Outcome.SAME_LIMIT:
-        return True
-    return None if early else False  # a start that still has an influence may lose it later
-
-
-def _changes_forever(behaviour: Behaviour, curve: AnswerCurve) -> bool:
-    return behaviour in FINAL and curve.along_cycles > 1 - SAME
-
-
-def _more_steps(behaviour: Behaviour, independent: bool | None, curve: AnswerCurve, enough: int | None) -> str:
-    if _changes_forever(behaviour, curve):
-        return "will not help"
-    if curve.best is not None:
-        return "hurt"
-    if behaviour not in MOVING:
-        early = enough is not None and enough <= curve.steps[-1] / 2
-        if early or behaviour in (Behaviour.DIVERGES, Behaviour.IGNORES_INPUT):
-            return "will not help"
-    return "will help" if independent and enough is None else "may help"
+        return Behaviour.CYCLE
+    return Behaviour.NOT_SETTLED if most is Regime.FIXED_POINT else Behaviour[most.name]
 
 
 def _behaviour_sentence(behaviour: Behaviour, regimes: Mapping[Regime, int]) -> str:
     total = sum(regimes.values())
     named = [regime for regime, n in regimes.items() if n > SOME * total or regime is Regime.DIVERGENCE]
     parts = ", ".join(f"{regimes[regime]} {regime.name.lower().replace('_', ' ')}" for regime in named)
-    verb = f"has {behaviour}" if behaviour is Behaviour.UNSETTLED else behaviour
+    verb = f"has {behaviour}" if behaviour is Behaviour.NOT_SETTLED else behaviour
     return f"The model {verb} ({parts} of {total} examples)."
 
 
@@ -197,7 +163,7 @@ def _limit_sentence(
     excuse: str,
 ) -> str:
     """A sentence about path independence that quotes the worst kind of restart."""
-    if behaviour is Behaviour.DIVERGES:
+    if behaviour is Behaviour.DIVERGENCE:
         share = f"{worst.diverged} of {worst.solves} restarts from {worst.start} cannot be compared"
         return f"It is not path independent: it diverges from its usual start ({share})."
     if outcome is Outcome.DIVERGES:
@@ -207,7 +173,7 @@ def _limit_sentence(
         f"from {worst.start}: AA {worst.cosine:.3f} ({worst.low:.3f} to {worst.high:.3f}), "
         f"{centred}distance {worst.distance:.2g}, same answer {worst.same_answer:.0%}"
     )
-    unsettled = behaviour is Behaviour.UNSETTLED
+    unsettled = behaviour is Behaviour.NOT_SETTLED
     if meaningless:
         return f"Its limit hardly depends on the input, so alignment means nothing ({score})."
     if independent:
@@ -224,45 +190,51 @@ def _limit_sentence(
     return f"It is path dependent: restarts reach other limits (worst {score})."
 
 
-def _steps_sentence(behaviour: Behaviour, more: str, enough: int | None, curve: AnswerCurve) -> str:
-    last, changing = curve.steps[-1], f"{curve.along_cycles:.0%} of the examples"
-    score = ""
+def _more_steps(
+    behaviour: Behaviour, independent: bool | None, enough: int | None, curve: AnswerCurve
+) -> tuple[str, str]:
+    """Whether more steps help, in two words and in a sentence."""
+    last, changing = curve.steps[-1], curve.along_cycles > 1 - SAME
+    share, fall = f"{curve.along_cycles:.0%} of the examples", ""
     if curve.best is not None and curve.score:
         best = curve.score[curve.steps.index(curve.best)]
-        score = f"the score is best, {best:.4g}, after {curve.best} steps and {curve.score[-1]:.4g} after {last}"
-    if _changes_forever(behaviour, curve):
-        why = f"it keeps changing for {changing}, so more steps will not help"
-        return f"The answer depends on the step at which the solve stops: {why}{'; ' * bool(score)}{score}."
-    if score:
-        return f"More steps hurt: {score}."
-    if more == "will not help":
+        fall = f"the score is best, {best:.4g}, after {curve.best} steps and {curve.score[-1]:.4g} after {last}"
+    if changing and behaviour in FINAL:
+        why = f"it keeps changing for {share}, so more steps will not help{'; ' * bool(fall)}{fall}"
+        return "will not help", f"The answer depends on the step at which the solve stops: {why}."
+    if fall:
+        return "hurt", f"More steps hurt: {fall}."
+    early = enough is not None and enough <= last / 2
+    if behaviour not in MOVING and (early or behaviour in (Behaviour.DIVERGENCE, Behaviour.COLLAPSE)):
         why = f"the model {behaviour}" if enough is None else f"answers do not change after step {enough}"
-        return f"More steps will not help: {why}."
-    but = f"; for {changing} it depends on the step at which the solve stops" if curve.along_cycles > 1 - SAME else ""
-    if more == "will help":
+        return "will not help", f"More steps will not help: {why}."
+    but = f"; for {share} it depends on the step at which the solve stops" if changing else ""
+    if independent and enough is None:
         why = "more steps will help, because every start leads to the same limit"
-        return f"Answers still change at step {last}: {why}{but}."
+        return "will help", f"Answers still change at step {last}: {why}{but}."
     if enough is None:
-        return f"More steps may help: answers still change at step {last}{but}."
-    if behaviour in MOVING:
-        return f"Answers have not changed since step {enough}, but the state still moves: more steps may help."
-    return f"More steps may help: answers changed until step {enough}."
+        why = f"answers still change at step {last}{but}"
+    elif behaviour in MOVING:
+        why = f"answers have not changed since step {enough}, but the state still moves"
+    else:
+        why = f"answers changed until step {enough}"
+    return "may help", f"More steps may help: {why}."
 
 
 def _remedies(behaviour: Behaviour, independent: bool | None, more: str, *, early: bool, unsettled: bool) -> list[str]:
     remedies = []
-    if behaviour is Behaviour.DIVERGES:
+    if behaviour is Behaviour.DIVERGENCE:
         remedies.append("Add a norm to the cell (channel norm or weight norm), or train with Jacobian regularisation.")
-    if behaviour is Behaviour.IGNORES_INPUT:
+    if behaviour is Behaviour.COLLAPSE:
         remedies.append("Inject the input at every step, and check that its scale in the cell matches the state's.")
-    if unsettled or behaviour in (Behaviour.DRIFTS, Behaviour.QUASI_PERIODIC):
+    if unsettled or behaviour in (Behaviour.DRIFT, Behaviour.QUASI_PERIODIC):
         remedies.append("Train at random depths (Uniform) and with a norm in the cell, so that no step is special.")
-    if independent is False and behaviour is not Behaviour.DIVERGES:
+    if independent is False and behaviour is not Behaviour.DIVERGENCE:
         remedies.append(
-            "Train from mixed starts (Mixed) and at random depths (Uniform), which promotes path independence."
+            "Train from mixed starts (Mixed) and at random depths (Uniform): both favour path independence."
         )
     if more == "hurt":
-        remedies.append("Until then, stop at the step with the best score, which is usually near the training depth.")
-    if behaviour is Behaviour.UNSETTLED or (early and independent is None):
+        remedies.append("Stop at the step with the best score, which is usually near the training depth.")
+    if behaviour is Behaviour.NOT_SETTLED or (early and independent is None):
         remedies.append("Diagnose it with a larger budget first.")
     return remedies
