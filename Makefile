@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: quickstart test lint types browser bench screenshots check-results clean
+.PHONY: quickstart test lint types browser bench screenshots numbers check-results clean
 
 quickstart: $(READY)
 	$(BIN)/equilibria quickstart
@@ -33,6 +33,9 @@ browser:  # Debian's Chromium, which the tests of the explorer drive, and the fo
 
 screenshots: $(READY) browser  # of the explorer, for the docs
 	$(BIN)/python docs/screenshots.py
+
+numbers: $(READY)  # in the README and the docs, from the results
+	$(BIN)/python results/summarise.py
 
 check-results: $(READY)  # measures every shipped net and every study again, without training
 	ls -d results/*/*/seed-* | xargs -n 1 -P $$(getconf _NPROCESSORS_ONLN) $(BIN)/equilibria evaluate --check --threads 1

@@ -1,12 +1,12 @@
-"""What an AA score costs, beside the 11 solves that it stands for, made one after another.
+"""The cost of an AA score, compared with the 11 solves that it consists of, run one after another.
 
     python benchmarks/alignment.py [--json FILE]
 
-300 prefix-sum strings of 64 bits, 10 others each, 512 steps, with plain iteration and, as in the paper's
-Figure 4, with Anderson, for each of the shipped nets. The 11 solves are made with the same solver and the same budget,
-but without compaction, so that they last as long as their slowest string; and once more by a plain loop that takes all
-steps with the whole batch, where there is no solver to pay for and nothing that measures. Both call the cell as it is;
-an AA score lets it prepare. One thread; ratios inside one run.
+300 prefix-sum strings of 64 bits, 10 restarts each, 512 steps, for each of the shipped nets, with plain iteration and,
+as in the paper's Figure 4, with Anderson. The 11 solves use the same solver and budget without compaction, so that they
+last as long as their slowest string. They also run as a plain loop that takes all steps with the whole batch, without
+any solver or measurement. Both call the cell directly; an AA score lets it precompute. Runs in one thread; compare
+ratios within one run.
 """
 
 import statistics
@@ -29,7 +29,7 @@ BUDGET = Budget(STEPS, tol=1e-4, halt_on_cycle=True)
 
 
 def one_by_one(model: EquilibriumModel, x: torch.Tensor, solved: Callable[..., torch.Tensor]) -> torch.Tensor:
-    """The AA score of each example, (batch,), from solves one after another; `solved` takes a state and the input."""
+    """The AA score of each example, (batch,), from consecutive solves; `solved` takes a state and the injection."""
     with torch.no_grad():
         u = model.encoder(x)
         usual = solved(model.init(u), u)
@@ -39,7 +39,7 @@ def one_by_one(model: EquilibriumModel, x: torch.Tensor, solved: Callable[..., t
 
 
 def by_hand(model: EquilibriumModel, x: torch.Tensor) -> torch.Tensor:
-    """By a loop over the cell."""
+    """The AA score from a plain loop over the cell."""
 
     def solved(z: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         for _ in range(STEPS):
@@ -50,7 +50,7 @@ def by_hand(model: EquilibriumModel, x: torch.Tensor) -> torch.Tensor:
 
 
 def uncompacted(model: EquilibriumModel, x: torch.Tensor, solver: Solver) -> torch.Tensor:
-    """By the solver, which lets no string leave the batch before the last is done."""
+    """The AA score from solves in which no string leaves the batch before the last has finished."""
 
     def solved(z: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         return solve(model.cell, z, u, solver=solver, budget=BUDGET, trace=False, compact=False).z
@@ -58,20 +58,20 @@ def uncompacted(model: EquilibriumModel, x: torch.Tensor, solver: Solver) -> tor
     return one_by_one(model, x, solved)
 
 
-def ours(model: EquilibriumModel, x: torch.Tensor, solver: Solver) -> Alignment:
+def batched(model: EquilibriumModel, x: torch.Tensor, solver: Solver) -> Alignment:
     rng = torch.Generator().manual_seed(0)
     return alignment_score(model, x, restarts=RESTARTS, solver=solver, budget=BUDGET, rng=rng)
 
 
-def of_one_net(folder: Path, rounds: int, gains: dict[str, list[float]]):
+def net_lines(folder: Path, rounds: int, gains: dict[str, list[float]]):
     run = Run(folder)
     model = run.model()
     x = run.recipe.task.sample(STRINGS, BITS, torch.Generator().manual_seed(0)).x
     contestants: dict[str, Callable[[], object]] = {LOOP: lambda: by_hand(model, x)}
     for name, solver in SOLVERS.items():
-        usual = ours(model, x, solver).usual
+        usual = batched(model, x, solver).usual
         yield Line(f"{folder.name}, {name}: steps of a usual solve, mean", usual.steps.double().mean().item())
-        contestants[name] = lambda solver=solver: ours(model, x, solver)
+        contestants[name] = lambda solver=solver: batched(model, x, solver)
         contestants[f"{name} {UNCOMPACTED}"] = lambda solver=solver: uncompacted(model, x, solver)
     seconds = best_times(contestants, rounds=rounds, warmup=0)
     for name in SOLVERS:
@@ -84,14 +84,14 @@ def of_one_net(folder: Path, rounds: int, gains: dict[str, list[float]]):
 def lines(rounds: int):
     gains: dict[str, list[float]] = {}
     for folder in sorted(NETS.glob("seed-*")):
-        yield from of_one_net(folder, rounds, gains)
+        yield from net_lines(folder, rounds, gains)
     for name, found in gains.items():
         yield Line(f"{name}, median of the nets", statistics.median(found), "x")
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=2, help="of each contestant; the best counts")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of each contestant; the best one counts")
     options = parser.parse_args()
     torch.set_num_threads(1)
     report(lines(options.rounds), options.json)

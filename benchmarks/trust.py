@@ -1,10 +1,11 @@
-"""Which uncertainty separates wrong from right answers? Prefix sums of many lengths, too few steps for the longest.
+"""Which uncertainty separates wrong from right answers? Prefix sums of many lengths; the longest get too few steps.
 
     python benchmarks/trust.py [--run FOLDER] [--steps 100] [--examples 60] [--json FILE]
 
-All uncertainties rank the same answers. `all lengths` mixes easy and hopeless ones; `border` keeps only the lengths
-at which the net is sometimes right, so that the length does not give the answer away. The last lines calibrate a
-threshold on one half of the answers, for at most so many errors among those accepted, and count on the other. One thread.
+All uncertainties rank the same answers. `all lengths` mixes easy and hopeless strings. `border` keeps only the lengths
+at which some answers are right and some are wrong, so that the length alone does not predict the errors. The last
+lines calibrate a threshold for the error among accepted answers on one half of the answers and test it on the other
+half. Runs in one thread.
 """
 
 import math

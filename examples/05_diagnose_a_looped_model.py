@@ -1,4 +1,4 @@
-"""Somebody else's looped model: does it settle, will more steps help, which answers can be trusted?"""
+"""Diagnose a looped model from another library: does it settle, will more steps help, which answers can be trusted?"""
 
 import rich
 import torch
@@ -6,8 +6,8 @@ import torch
 import equilibria
 
 
-class Theirs(torch.nn.Module):
-    """Newton's iteration for square roots, which knows nothing of this library."""
+class Newton(torch.nn.Module):
+    """Newton's iteration for square roots. The class does not use this library."""
 
     def init(self, x):
         return torch.ones_like(x)
@@ -20,6 +20,6 @@ class Theirs(torch.nn.Module):
 
 
 x = 0.1 + torch.rand(50, 3, generator=torch.Generator().manual_seed(0))
-report = equilibria.diagnose(Theirs(), x, x.sqrt(), budget=30)
-rich.print(report)  # other starts lead to the other root: it is path dependent
-# report.save_html("diagnosis.html") writes the same with figures
+diagnosis = equilibria.diagnose(Newton(), x, x.sqrt(), budget=30)
+rich.print(diagnosis)  # path dependent: negative starts lead to the negative root
+# diagnosis.save_html("diagnosis.html") writes the same with figures

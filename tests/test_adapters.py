@@ -1,4 +1,4 @@
-"""Looped models of others, measured as if they were ours."""
+"""Adapters: looped models from other libraries are measured like our own."""
 
 import copy
 
@@ -84,7 +84,7 @@ def inputs(*shape):
     return torch.rand(*shape, generator=rng(3))
 
 
-def test_an_equilibrium_model_is_one_already():
+def test_an_equilibrium_model_is_returned_unchanged():
     model = EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity())
     assert as_model(model) is model
 
@@ -122,7 +122,7 @@ def test_a_copy_does_not_share_its_weights(model, x):
     assert (twin.equilibrium(x, budget=BUDGET).z - before).abs().max() > 1e-3
 
 
-def test_alignment_takes_them_as_they_are():
+def test_alignment_accepts_plain_objects():
     loop = Loop()
     alignment = alignment_score(loop, inputs(6, 4), restarts=3, budget=BUDGET, rng=rng())
     torch.testing.assert_close(alignment.score, torch.ones(6), rtol=0, atol=1e-5)
@@ -179,7 +179,7 @@ def test_a_deep_thinking_net(norm, training):
     assert not net.recur_block.training
 
 
-def test_a_deep_thinking_net_of_another_kind():
+def test_what_is_not_a_deep_thinking_net_raises():
     with pytest.raises(TypeError, match="Loop is no deep-thinking net: it has no projection; use from_function"):
         from_deep_thinking(Loop(), readout=nn.Identity())
     silent = Thinker()
@@ -210,7 +210,7 @@ def test_a_torchdeq_model_encodes_once_per_input():
     assert module.encoded == 1
 
 
-def test_a_torchdeq_model_forgets_when_its_weights_change():
+def test_a_torchdeq_model_is_captured_again_when_its_weights_change():
     module = Deq()
     model = from_torchdeq(module, readout=module.head)
     x = inputs(21, 3)
@@ -232,7 +232,7 @@ def test_gradients_reach_a_torchdeq_model():
     torch.testing.assert_close(found, torch.autograd.grad(module.head(z).sum(), weights))
 
 
-def test_a_torchdeq_model_that_cannot_be_taken():
+def test_a_torchdeq_model_that_cannot_be_adapted_raises():
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
@@ -241,7 +241,7 @@ def test_a_torchdeq_model_that_cannot_be_taken():
         def forward(self, x):
             return self.deq(lambda a, b: (a, b), (x, x))
 
-    with pytest.raises(TypeError, match="solves for a tuple, and one tensor is needed"):
+    with pytest.raises(TypeError, match="solves for a tuple, but its state must be one tensor"):
         from_torchdeq(Two(), readout=nn.Identity()).equilibrium(inputs(2, 3))
     with pytest.raises(TypeError, match="Loop holds 0 torchdeq objects"):
         from_torchdeq(Loop(), readout=nn.Identity())
@@ -260,30 +260,30 @@ def same(x):
     [
         (lambda z, x: z[:, :2], same, same, ValueError, r"\(3, 4\) of torch.float32 into \(3, 2\).*keep shape"),
         (lambda z, x: z.double(), same, same, ValueError, "into .* torch.float64"),
-        (lambda z, x: (z, x), same, same, TypeError, "next state alone, a tensor, got a tuple"),
+        (lambda z, x: (z, x), same, same, TypeError, "only the next state, a tensor, got a tuple"),
         (lambda z, x: z, lambda x: x[:1], same, ValueError, "1 states for 3 inputs"),
         (lambda z, x: z, lambda x: x.long(), same, TypeError, "floating-point tensor .* torch.int64"),
-        (lambda z, x: z, same, lambda z: z.mean(), TypeError, "a row for each of 3 inputs"),
-        (lambda z, x: z, same, lambda z: z.argmax(1), TypeError, "torch.int64; return the scores of classes"),
+        (lambda z, x: z, same, lambda z: z.mean(), TypeError, r"one row per input \(3\)"),
+        (lambda z, x: z, same, lambda z: z.argmax(1), TypeError, "torch.int64; return the scores of the classes"),
         (lambda z, x: z, same, lambda z: z > 0, TypeError, "torch.bool; return the scores"),
         (lambda z, x: z, same, lambda z: z[:, :0], TypeError, r"\(3, 0\) of torch.float32"),
-        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "alone than in a batch of 3.*use x"),
+        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "alone than in a batch of 3.*through x"),
         (lambda z, x: z + x.mean(0), same, same, ValueError, "alone than in a batch of 3"),
-        (lambda z, x: z.view(3, 4) + x, same, same, TypeError, "fails for fewer samples than 3"),
+        (lambda z, x: z.view(3, 4) + x, same, same, TypeError, "fails for fewer rows than 3"),
     ],
 )
-def test_what_cannot_be_iterated_is_told(step, init, readout, error, words):
+def test_what_cannot_be_iterated_raises(step, init, readout, error, words):
     with pytest.raises(error, match=words):
         check_model(from_function(step, init=init, readout=readout), inputs(3, 4))
 
 
-def test_chance_is_no_company():
+def test_a_random_step_is_not_taken_for_one_that_mixes_rows():
     """A step that is random for its own reasons is not taken for one that looks at other samples."""
     noisy = from_function(lambda z, x: 0.5 * z + torch.rand_like(z), init=same, readout=same)
     assert check_model(noisy, inputs(3, 4)).shape == (3, 4)
 
 
-def test_layers_that_mix_or_gamble_must_be_in_eval_mode():
+def test_dropout_and_batch_norm_must_be_in_eval_mode():
     net = Thinker(norm=True)
     with pytest.raises(ValueError, match=r"recur_block\.2 .*call \.eval\(\)"):
         check_model(from_deep_thinking(net), inputs(3, 1, 5))

@@ -1,4 +1,4 @@
-"""Attacks on maps that can be led astray, and on maps that cannot."""
+"""Attacks on path-dependent and on path-independent maps."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_lbfgs_takes_as_few_updates_as_that_of_torch():
     assert ours < 10 * rosenbrock(theirs, torch.zeros(1)).item() + 1e-6
 
 
-def test_lbfgs_problems_do_not_see_each_other():
+def test_lbfgs_problems_are_independent():
     x = 2 * torch.randn(7, 2, generator=rng(), dtype=torch.float64)
     together = minimise(with_gradient(rosenbrock), x, updates=12)
     for row in range(len(x)):
@@ -70,7 +70,7 @@ def test_lbfgs_problems_do_not_see_each_other():
         assert alone.updates[0] == together.updates[row]
 
 
-def test_lbfgs_survives_walls_of_nan():
+def test_lbfgs_backs_off_from_nan():
     """The logarithm has no value left of 0: steps into it are too long, and a start in it stays where it is."""
     x = torch.tensor([[4.0], [-1.0]], dtype=torch.float64)
     found = minimise(with_gradient(lambda x, _: (x - 0.1 * x.log()).sum(1)), x, updates=50)
@@ -79,7 +79,7 @@ def test_lbfgs_survives_walls_of_nan():
     assert found.value[1].isnan()
 
 
-def test_a_contraction_cannot_be_led_astray():
+def test_a_contraction_cannot_be_attacked():
     problem = affine(batch=6, n=8)
     found = attack(of(problem), problem.u, budget=Budget(200), rng=rng())
     torch.testing.assert_close(found.cosine, torch.ones(6, dtype=torch.float64))
@@ -115,7 +115,7 @@ def test_a_ball_around_the_usual_start(radius):
     assert (found.cosine < 0.5).all() if radius > 1 else (found.cosine > 0.999).all()
 
 
-def test_examples_do_not_see_each_other():
+def test_examples_are_independent():
     x = torch.rand(6, 3, generator=rng(), dtype=torch.float64) - 0.5
     guesses = [torch.randn(6, 3, generator=rng(seed), dtype=torch.float64) for seed in (1, 2)]
     model = of(both_basins, lambda u: u)
@@ -127,7 +127,7 @@ def test_examples_do_not_see_each_other():
         torch.testing.assert_close(alone.cosine[0], together.cosine[row])
 
 
-def test_starts_that_lead_to_infinity_are_counted():
+def test_starts_that_diverge_are_counted():
     """z^2 has a fixed point at 0 and explodes beyond 1."""
     x = torch.full((3, 2), 0.5)
     guesses = [torch.full((3, 2), 2.0), torch.full((3, 2), 0.5)]
@@ -140,7 +140,7 @@ def test_starts_that_lead_to_infinity_are_counted():
     assert math.isnan(lost.alignment)
 
 
-def test_weights_and_their_gradients_are_left_alone():
+def test_weights_and_their_gradients_do_not_change():
     model = EquilibriumModel(nn.Linear(4, 4), lambda z, u: torch.tanh(model_cell(z) + u), nn.Identity())
     model_cell = nn.Linear(4, 4)
     attack(model, torch.randn(3, 4, generator=rng()), budget=Budget(5), rng=rng())
@@ -148,7 +148,7 @@ def test_weights_and_their_gradients_are_left_alone():
     assert model_cell.weight.grad is None
 
 
-def test_a_map_that_does_not_look_at_its_state():
+def test_a_map_that_ignores_its_state():
     found = attack(of(lambda z, u: u), torch.ones(3, 4), budget=Budget(3), rng=rng())
     torch.testing.assert_close(found.cosine, torch.ones(3))
 
@@ -172,7 +172,7 @@ def test_scores_before_and_under_attack():
         found.scores(answer, task, Batch(batch.x[:2], batch.y[:2], 8))
 
 
-def test_an_attack_that_leads_to_infinity_leaves_no_answer():
+def test_an_attack_that_diverges_has_the_worst_score():
     """The usual start is 0, and stays there; every other grows."""
     task = PrefixSum()
     batch = task.sample(4, 8, rng())
@@ -185,7 +185,7 @@ def test_an_attack_that_leads_to_infinity_leaves_no_answer():
     assert scores.attacked.tolist() == [0, 0, 0, 0]
 
 
-def test_what_searching_adds_to_the_first_guesses_is_told():
+def test_the_search_improves_on_the_first_guesses():
     x = 0.5 + torch.rand(6, 3, generator=rng())
     model = of(both_basins, lambda u: u)
     before = attack(model, x, budget=Budget(30), guesses=1, updates=0, rng=rng())
@@ -196,7 +196,7 @@ def test_what_searching_adds_to_the_first_guesses_is_told():
 
 
 @pytest.mark.parametrize("solver", [Picard(), Anderson()], ids=repr)
-def test_a_map_that_does_not_look_at_its_state_can_be_attacked(solver):
+def test_a_map_that_ignores_its_state_can_be_attacked(solver):
     found = attack(of(lambda z, u: torch.tanh(u)), torch.rand(3, 4), budget=Budget(8), solver=solver, rng=rng())
     assert found.cosine.tolist() == pytest.approx([1, 1, 1])
 
@@ -205,12 +205,12 @@ def test_a_map_that_does_not_look_at_its_state_can_be_attacked(solver):
     ("wrong", "message"),
     [
         ({"radius": 0.0}, "radius must be > 0"),
-        ({"radius": math.inf}, "leave it out"),
+        ({"radius": math.inf}, "omit it to search anywhere"),
         ({"guesses": 0}, "guesses must be a whole number >= 1"),
         ({"updates": -1}, "updates must be a whole number >= 0"),
-        ({"through": 0}, "leave it out to unroll the whole budget"),
-        ({"guesses": []}, "give at least one"),
-        ({"guesses": [torch.zeros(3, 5)]}, r"a first guess is \(3, 5\) and the state \(2, 3\)"),
+        ({"through": 0}, "omit it to unroll the whole budget"),
+        ({"guesses": []}, "pass at least one"),
+        ({"guesses": [torch.zeros(3, 5)]}, r"a first guess has shape \(3, 5\) and the state \(2, 3\)"),
     ],
 )
 def test_misuse(wrong, message):

@@ -1,4 +1,4 @@
-"""The AA score against maps whose answer is known."""
+"""The AA score of maps with known limits."""
 
 import math
 
@@ -8,15 +8,15 @@ from problems import affine, integrator, remembers, rng, two_basins
 from torch import nn
 
 from equilibria import Budget, EquilibriumModel
-from equilibria.core.similarity import Usual, cosine, nothing
-from equilibria.diagnostics import Noise, Swapped, Zeros, alignment_score, bootstrap, derangements, from_function
+from equilibria.core.similarity import References, cosine, zero_threshold
+from equilibria.diagnostics import Noise, Swapped, ZeroState, alignment_score, bootstrap, derangements, from_function
 from equilibria.nets import ConvNet
 from equilibria.tasks import Mazes, PrefixSum
 from equilibria.training import measure
 
 
 @pytest.mark.parametrize(("n", "count"), [(2, 1), (5, 4), (30, 10)])
-def test_nobody_is_their_own_partner_nor_has_one_twice(n, count):
+def test_derangements_have_no_fixed_points_and_no_partner_twice(n, count):
     partners = torch.stack(derangements(n, count, rng()))  # (count, n)
     own = torch.arange(n)
     assert (partners != own).all()
@@ -28,7 +28,7 @@ def test_partners_are_random():
     assert not torch.equal(torch.stack(derangements(30, 5, rng(0))), torch.stack(derangements(30, 5, rng(1))))
 
 
-def test_more_partners_than_there_are():
+def test_too_many_partners_raise():
     with pytest.raises(ValueError, match="a batch of 5 has 4"):
         derangements(5, 5, rng())
 
@@ -41,7 +41,7 @@ def test_a_contraction_is_aligned_and_its_starts_do_not_matter():
     assert not alignment.diverged.any()
 
 
-def test_a_map_that_never_forgets_keeps_the_other_ones_direction():
+def test_a_map_that_keeps_its_start_has_the_alignment_of_its_starts():
     """z' = z: every example keeps the state that it is given, so AA is the mean cosine between start and partner."""
     model = EquilibriumModel(nn.Identity(), lambda z, u: z, nn.Identity(), init=lambda u: u)
     x = torch.randn(6, 40, generator=rng(5))
@@ -64,7 +64,7 @@ def test_divergence_is_counted_and_not_averaged():
     torch.testing.assert_close(alignment.score[good], torch.ones(3))
 
 
-def test_solves_that_do_not_settle_are_counted():
+def test_unsettled_solves_are_counted():
     """Of four examples one comes to rest, one alternates, one turns by an angle that never recurs, and one explodes."""
     turn = torch.tensor([[math.cos(1), -math.sin(1)], [math.sin(1), math.cos(1)]])
 
@@ -77,11 +77,11 @@ def test_solves_that_do_not_settle_are_counted():
     budget = Budget(80, tol=1e-4, halt_on_cycle=True)
     assert model.equilibrium(x, budget=budget).settled.tolist() == [True, True, False, False]
     unsettled = alignment_score(model, x, restarts=3, budget=budget, rng=rng()).unsettled
-    assert unsettled.tolist() == [0, 0, 3, 0], "what exploded has come to an end, and is no start for the others either"
+    assert unsettled.tolist() == [0, 0, 3, 0], "a diverged solve counts as finished and is no source of restarts"
 
 
-def test_a_measurement_counts_what_its_alignment_left_out():
-    """A map that explodes from every start but zero: the usual solves are fine, the others are not."""
+def test_a_measurement_counts_diverged_restarts():
+    """A map that diverges from every start except zero."""
     task = PrefixSum()
     model = EquilibriumModel(
         lambda x: x.sum(2), lambda z, u: torch.where(z == 0, 0, 1e20 * z) + 0 * u + (z == 0) * 1e-30, lambda z: z
@@ -93,7 +93,7 @@ def test_a_measurement_counts_what_its_alignment_left_out():
     assert exploding.alignment_diverged == 12
 
 
-def test_alignment_of_large_inputs_goes_through_in_even_parts():
+def test_large_inputs_are_measured_in_even_parts():
     model = ConvNet(4, norm="none", stride=2).build(Mazes())
     assert -1 <= measure(model, Mazes(), 31, Budget(1), examples=100, alignment_examples=100).alignment <= 1
 
@@ -104,9 +104,9 @@ def test_path_dependence_shows():
     assert alignment_score(model, x, budget=Budget(5), rng=rng()).score.mean() < 0.3
 
 
-def test_a_batch_of_one_has_nobody_to_swap_with():
+def test_a_batch_of_one_has_no_other_example():
     model = EquilibriumModel(nn.Identity(), lambda z, u: u, nn.Identity())
-    for start in (Swapped(), Noise(), Zeros()):
+    for start in (Swapped(), Noise(), ZeroState()):
         with pytest.raises(ValueError, match="a batch of 1 has no other example"):
             alignment_score(model, torch.ones(1, 3), start=start, rng=rng())
 
@@ -120,8 +120,8 @@ def normal(*shape, seed=5):
     return torch.randn(*shape, generator=rng(seed))
 
 
-@pytest.mark.parametrize("start", [Swapped(), Noise(0.1), Noise(10), Zeros()])
-def test_a_contraction_agrees_from_everywhere_and_by_every_measure(start):
+@pytest.mark.parametrize("start", [Swapped(), Noise(0.1), Noise(10), ZeroState()])
+def test_a_contraction_agrees_from_every_start_by_every_measure(start):
     problem = affine(batch=12, n=8)
     model = EquilibriumModel(nn.Identity(), problem, lambda z: z[:, :3])
     found = alignment_score(model, problem.u, restarts=5, start=start, budget=Budget(300, tol=1e-13), rng=rng())
@@ -129,7 +129,7 @@ def test_a_contraction_agrees_from_everywhere_and_by_every_measure(start):
         for name, value in agreement._asdict().items():
             expected = torch.zeros(12) if name == "distance" else torch.ones(12)
             torch.testing.assert_close(value, expected, rtol=0, atol=1e-6)
-    assert found.solves == (1 if start == Zeros() else 5)
+    assert found.solves == (1 if start == ZeroState() else 5)
     assert not found.diverged.any()
 
 
@@ -141,7 +141,7 @@ def test_an_integrator_in_closed_form():
     everybody = nn.functional.normalize(usual) @ nn.functional.normalize(other).T
     expected = (everybody.sum(1) - everybody.diagonal()) / 8
     torch.testing.assert_close(found.score, expected)
-    from_zero = alignment_score(iterating(integrator), x, start=Zeros(), budget=Budget(steps), rng=rng())
+    from_zero = alignment_score(iterating(integrator), x, start=ZeroState(), budget=Budget(steps), rng=rng())
     torch.testing.assert_close(from_zero.score, nn.functional.cosine_similarity(usual, torch.full((9, 6), 7.0)))
 
 
@@ -160,7 +160,7 @@ def test_two_basins_with_a_known_share():
     assert noisy.high - noisy.low < 0.15
 
 
-def test_a_large_common_mean_hides_that_nothing_is_known_of_the_input():
+def test_a_large_common_mean_raises_the_cosine_but_not_the_centred_one():
     x = 100 + normal(150, 40)
     found = alignment_score(iterating(remembers, readout=lambda z: 2 * z), x, budget=Budget(3), rng=rng())
     assert found.interval().low > 0.999
@@ -170,7 +170,7 @@ def test_a_large_common_mean_hides_that_nothing_is_known_of_the_input():
     assert abs(bootstrap(found.readout.centred).value) < 0.02
 
 
-def test_a_net_that_ignores_its_input_is_aligned_and_centred_it_is_not():
+def test_a_net_that_ignores_its_input_is_aligned_but_not_centred():
     model = iterating(lambda z: 0.5 * z + 50.3, init=torch.zeros_like)
     found = alignment_score(model, normal(20, 5), budget=Budget(60), rng=rng())
     torch.testing.assert_close(found.score, torch.ones(20))
@@ -208,7 +208,7 @@ def test_a_readout_may_agree_where_states_do_not():
     assert found.score.max() < 0.5
 
 
-def test_nothing_depends_on_how_many_are_solved_at_once(monkeypatch):
+def test_the_block_size_does_not_change_the_result(monkeypatch):
     problem = affine(batch=12, n=8, radius=0.99)
     model = EquilibriumModel(nn.Identity(), problem, nn.Identity())
 
@@ -221,18 +221,18 @@ def test_nothing_depends_on_how_many_are_solved_at_once(monkeypatch):
     assert together.min() < 0.99  # it is something that could have differed
 
 
-def test_the_usual_solve_can_be_given():
+def test_the_usual_solve_can_be_passed():
     problem, calls = affine(batch=6), []
     model = EquilibriumModel(nn.Identity(), lambda z, u: calls.append(len(z)) or problem(z, u), nn.Identity())
     usual = model.equilibrium(problem.u, budget=Budget(5))
     calls.clear()
     found = alignment_score(model, problem.u, restarts=2, budget=Budget(5), usual=usual, rng=rng())
     assert found.usual is usual
-    assert calls == [12] * 5  # both others of all six at once, and nothing more
+    assert calls == [12] * 5  # both restarts of all six examples in one batch
 
 
 def test_divergence_from_some_starts_only():
-    """A map that keeps small states and blows large ones up, so that one example spoils the starts of the others."""
+    """A map that keeps small states and blows up large ones, so that one example spoils the restarts of others."""
     model = from_function(
         lambda z, x: torch.where(z.abs().amax(1, keepdim=True) > 3, 1e20 * z, z), init=lambda x: x, readout=lambda z: z
     )
@@ -247,9 +247,9 @@ def test_divergence_from_some_starts_only():
     assert estimate.value == pytest.approx(found.score[:3].mean().item())
 
 
-def test_noise_is_as_large_as_said():
+def test_noise_has_the_given_scale():
     states = torch.stack((torch.ones(2000), 7 * torch.ones(2000))).view(2, 20, 100)
-    size = Noise(3).made_from(states, rng()).flatten(1).std(1)
+    size = Noise(3).initial_states(states, rng()).flatten(1).std(1)
     assert size.tolist() == pytest.approx([3, 21], rel=0.05)
     with pytest.raises(ValueError, match="scale must be > 0"):
         Noise(0)
@@ -275,12 +275,12 @@ def test_an_interval_is_wider_at_a_higher_level_and_repeats():
 def test_states_of_zero_agree_with_each_other_and_with_nothing_else():
     usual = torch.tensor([[0.0, 0.0], [1e-9, 0.0], [0.0, 0.0], [1.0, 0.0], [3.0, 4.0]])
     other = torch.tensor([[0.0, 0.0], [0.0, -1e-9], [2.0, 1.0], [0.0, 0.0], [3.0, 4.0]])
-    found = Usual(usual, torch.zeros(5, dtype=torch.bool)).agreement(torch.arange(5), other)
+    found = References(usual, torch.zeros(5, dtype=torch.bool)).agreement(torch.arange(5), other)
     torch.testing.assert_close(found.cosine, torch.tensor([1.0, 1, 0, 0, 1]))
     torch.testing.assert_close(found.distance, torch.tensor([0.0, 0, 1, 1, 0]))
-    torch.testing.assert_close(cosine(usual, other, nothing(usual)), found.cosine)
+    torch.testing.assert_close(cosine(usual, other, zero_threshold(usual)), found.cosine)
 
 
-def test_noise_beside_a_state_of_zero():
-    noise = Noise(2.0).made_from(torch.zeros(2, 5000), rng())
+def test_noise_for_a_limit_of_zero():
+    noise = Noise(2.0).initial_states(torch.zeros(2, 5000), rng())
     torch.testing.assert_close(noise.std(1), torch.full((2,), 2.0), rtol=0.05, atol=0)

@@ -42,7 +42,7 @@ def test_numbers_are_compared_in_one_shape():
     assert Answers(numbers, None).same(numbers, numbers * 1.001).all()
 
 
-def test_a_score_that_is_better_when_it_is_lower():
+def test_a_score_where_lower_is_better():
     answers = Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) != t).float(), higher_is_better=False)
     assert listed(answers.wrong(LOGITS)) == [False, False, False, True]
 
@@ -65,7 +65,7 @@ def test_targets_that_do_not_fit(targets):
 
 
 def test_a_score_of_the_wrong_shape():
-    with pytest.raises(ValueError, match="a number per input"):
+    with pytest.raises(ValueError, match="one number per input"):
         Answers(LOGITS, CLASSES, lambda p, t: (p.argmax(1) == t).float().mean())
 
 
@@ -74,16 +74,16 @@ def test_a_score_of_the_wrong_shape():
     [
         (LOGITS, CLASSES + 1, "targets go from 1 to 3 and there are 3 classes, 0..2"),
         (LOGITS, CLASSES - 1, "targets go from -1 to 1 and there are 3 classes"),
-        (LOGITS[:, :1], torch.tensor([1, -1, 1, 1]), "targets go from -1 to 1, and the sign of a single logit"),
-        (LOGITS[:, 0], torch.tensor([1, 2, 1, 1]), "targets go from 1 to 2, and the sign"),
+        (LOGITS[:, :1], torch.tensor([1, -1, 1, 1]), "targets go from -1 to 1, but the sign of a single logit"),
+        (LOGITS[:, 0], torch.tensor([1, 2, 1, 1]), "targets go from 1 to 2, but the sign"),
     ],
 )
-def test_labels_that_no_answer_can_meet(prediction, targets, words):
+def test_impossible_labels_raise(prediction, targets, words):
     with pytest.raises(ValueError, match=words):
         Answers(prediction, targets)
 
 
-def test_scores_that_are_equally_large_choose_either_class():
+def test_tied_classes_are_the_same_answer():
     answers = Answers(LOGITS, None)
     one = torch.tensor([[5.0, 5.0, 1.0], [5.0, 5.0, 1.0], [5.0, 4.9, 1.0]])
     other = torch.tensor([[5.0, 5.0 + 1e-6, 1.0], [5.0, 5.1, 1.0], [4.9, 5.0, 1.0]])
@@ -92,13 +92,13 @@ def test_scores_that_are_equally_large_choose_either_class():
     assert listed(logit.same(torch.tensor([1e-7, 1.0, 2.0]), torch.tensor([-1e-7, -1.0, 2.0]))) == [True, False, True]
 
 
-def test_small_answers_are_measured_by_the_others():
+def test_small_answers_are_compared_on_the_typical_scale():
     numbers = torch.tensor([[4.0], [2.0], [1e-6]])
     moved = numbers + torch.tensor([[0.0], [0.1], [1e-5]])
     assert listed(Answers(numbers, None).same(numbers, moved)) == [True, False, True]
 
 
-def test_what_is_lost_stays_so():
+def test_two_infinite_predictions_are_unchanged():
     answers, lost = Answers(LOGITS, None), torch.full_like(LOGITS, torch.nan)
     assert answers.unchanged(lost, lost).all()
     assert not answers.unchanged(LOGITS, lost).any()

@@ -169,7 +169,7 @@ def test_list_runs(run, capsys):
         (["evaluate", "nowhere", "--check", "--examples", "3"], "remove --at and --examples"),
     ],
 )
-def test_mistakes_are_told_in_one_line_with_exit_code_1(arguments, words, capsys):
+def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, capsys):
     assert main(arguments) == 1
     output = capsys.readouterr()
     assert words in output.err

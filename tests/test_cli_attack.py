@@ -25,7 +25,7 @@ def found(capsys, *arguments: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_json_for_programs(run, capsys):
+def test_the_json_output(run, capsys):
     result = found(capsys, str(run), *FEW)
     assert (result["difficulty"], result["steps"], result["examples"], result["radius"]) == (6, 4, 6, None)
     assert -1 <= result["attacked_alignment"] <= result["alignment"] <= 1
@@ -33,13 +33,13 @@ def test_json_for_programs(run, capsys):
     assert result == found(capsys, str(run), *FEW), "the same seed, the same attack"
 
 
-def test_a_table_for_people(run, capsys):
+def test_the_printed_table(run, capsys):
     assert main(["attack", str(run), *FEW, "--difficulty", "9", "--steps", "7", "--through", "2"]) == 0
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("at 9, 7 steps, 6 examples", "AA", "score", "usual", "attacked"))
 
 
-def test_a_small_ball_harms_less_than_the_whole_space(run, capsys):
+def test_a_bounded_search_does_less_harm(run, capsys):
     free = found(capsys, str(run), *FEW)
     held = found(capsys, str(run), *FEW, "--radius", "1e-7")
     assert held["attacked_alignment"] > max(0.999, free["attacked_alignment"])
@@ -50,7 +50,7 @@ def test_a_small_ball_harms_less_than_the_whole_space(run, capsys):
     ("arguments", "message"),
     [
         (["--examples", "1"], "--examples must be at least 2"),
-        (["--difficulty", "9"], "say --steps"),
+        (["--difficulty", "9"], "pass --steps"),
         (["--radius", "-1"], "radius must be > 0"),
         (["--guesses", "0"], "guesses must be a whole number >= 1"),
         (["--steps", "-5"], "steps must be a whole number >= 1"),

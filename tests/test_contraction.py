@@ -59,7 +59,7 @@ def test_large_random_matrices(n):
     torch.testing.assert_close(found.radius, radius, rtol=0.1, atol=0)  # many eigenvalues of nearly the same modulus
 
 
-def test_samples_do_not_see_each_other():
+def test_rows_are_independent():
     W = torch.randn(4, 40, 40, generator=rng(), dtype=torch.float64)
     x, z = torch.ones(4, 40).double(), torch.zeros(4, 40).double()
     together = contraction(linear(W), x, z, rng=rng())
@@ -79,7 +79,7 @@ def test_at_the_limit_of_a_nonlinear_map():
     torch.testing.assert_close(found.radius, expected, rtol=1e-6, atol=0)
 
 
-def test_a_map_that_does_not_look_at_its_state():
+def test_a_map_that_ignores_its_state():
     model = EquilibriumModel(nn.Identity(), lambda z, u: u, nn.Identity())
     found = contraction(model, torch.ones(2, 3), rng=rng())
     assert found.norm.tolist() == [0, 0]
@@ -101,7 +101,7 @@ def test_a_net_of_the_library():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_influence_of_the_start_is_that_of_a_power():
+def test_the_influence_of_the_start_of_a_linear_map_is_a_matrix_power():
     """FIX of k steps of W z + u is W^k z0 + ..., so the Frobenius norm of W^k."""
     W = torch.randn(3, 12, 12, generator=rng(), dtype=torch.float64) / 4
     found = start_influence(linear(W), torch.ones(3, 12).double(), budget=Budget(5), probes=400, rng=rng())
@@ -133,7 +133,7 @@ def test_attention_can_be_backpropagated_twice():
 
 
 @pytest.mark.parametrize("measure", [contraction, start_influence])
-def test_a_step_that_hides_its_gradient_has_no_rate(measure):
+def test_a_step_without_a_gradient_raises(measure):
     layer = nn.Linear(3, 3)
     for hidden in (torch.no_grad()(lambda z, u: 0.5 * z + u), lambda z, u: layer(z.detach()) + u):
         with pytest.raises(RuntimeError, match="the step has no gradient"):

@@ -1,4 +1,4 @@
-"""Regimes of maps whose long run is known."""
+"""Regimes of maps with known long-run behaviour."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from equilibria import Anderson, Budget, EquilibriumModel, Picard
 from equilibria.diagnostics import Regime, convergence, limit_distance
-from equilibria.diagnostics._convergence import with_rate
+from equilibria.diagnostics._convergence import apply_rates
 
 IRRATIONAL = 2 * math.pi / (math.sqrt(5) - 1)  # steps of a turn: never a whole number of them
 
@@ -67,7 +67,7 @@ def test_the_same_alone_and_together():
         assert convergence(model, kinds[row : row + 1], budget=Budget(100)).regime.item() == expected[row]
 
 
-def test_a_budget_too_short_to_say_anything():
+def test_a_budget_too_short_to_classify():
     assert regimes(integrator, NUMBERS, steps=5) == [Regime.NOT_SETTLED] * 3
     assert regimes(lambda z: 0.9 * z + 1, NUMBERS, steps=20) == [Regime.NOT_SETTLED] * 3
 
@@ -117,18 +117,18 @@ def test_large_states_in_single_precision():
         (0.9999, 100, Regime.DRIFT, Regime.NOT_SETTLED),
     ],
 )
-def test_a_slow_contraction_has_neither_settled_nor_does_it_drift(rate, steps, before, after):
+def test_a_slow_contraction_is_not_settled_and_does_not_drift(rate, steps, before, after):
     x = column(1.0, -2.0, 3.0)
     scale = 1 - rate if before == Regime.FIXED_POINT else 1.0
     cell = EquilibriumModel(nn.Identity(), lambda z, u: rate * z + scale * u, nn.Identity(), init=lambda u: u + 1)
     found = convergence(cell, x, budget=Budget(steps))
     assert found.regime.tolist() == [before] * 3
-    assert with_rate(found, rate).regime.tolist() == [after] * 3
+    assert apply_rates(found, rate).regime.tolist() == [after] * 3
 
 
-def test_without_a_rate_the_residuals_tell():
+def test_without_a_rate_the_decay_of_residuals_decides():
     model = EquilibriumModel(nn.Identity(), lambda z, u: 0.9999 * z + 1e-4 * u, nn.Identity(), init=lambda u: u + 0.5)
     found = convergence(model, column(1.0, -2.0, 3.0), budget=Budget(200))
     assert found.regime.tolist() == [Regime.FIXED_POINT] * 3
-    assert with_rate(found, None).regime.tolist() == [Regime.NOT_SETTLED] * 3
-    assert with_rate(found, None).period.tolist() == [0] * 3
+    assert apply_rates(found, None).regime.tolist() == [Regime.NOT_SETTLED] * 3
+    assert apply_rates(found, None).period.tolist() == [0] * 3

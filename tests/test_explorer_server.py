@@ -1,16 +1,19 @@
-"""The explorer's server: what it streams, whom it refuses, and how it shares its time."""
+"""The explorer's server: what it streams, what it refuses, and how it shares the processor."""
 
 import base64
 import json
+import signal
 import struct
+import subprocess
 import time
+import urllib.request
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import torch
-from explorer_server import called, events, wait_until_left
+from explorer_server import called, events, solves, start_explorer, wait_until_left
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -41,7 +44,7 @@ def test_a_solve_is_streamed_step_by_step_as_the_library_solves_it(explorer, run
     assert [event["event"] for event in found[:2]] == ["input", "opened"]
     assert found[-1]["event"] == "done"
     frames = [event for event in found if event["event"] == "frames"]
-    assert frames[0]["count"] == 1, "the first answer does not wait for others"
+    assert frames[0]["count"] == 1, "the first answer is sent at once"
     assert sum(event["count"] for event in frames) == 21
     model = load(runs / "mazes/fast/seed-0")
     batch = Mazes().sample(1, 9, torch.Generator().manual_seed(1))
@@ -60,17 +63,17 @@ def test_every_start_and_solver(explorer, solver, kind):
     assert len(columns(found, "residual")) == 13
 
 
-def test_a_tolerance_ends_a_solve_early(explorer):
+def test_a_tolerance_stops_a_solve_early(explorer):
     found = events(explorer, {"net": "prefix_sum/fast/seed-0", "input": {"difficulty": 8}, "steps": 500, "tol": 1e-3})
     assert found[-1]["status"] == "converged"
     assert len(columns(found, "residual")) == found[-1]["steps"] + 1 < 200
 
 
-def test_a_diagnosis_tells_the_two_nets_apart(explorer):
+def test_a_diagnosis_distinguishes_the_two_nets(explorer):
     scores = {}
     for name in ("fast", "path_dependent"):
         request = {"net": f"mazes/{name}/seed-0", "input": {"difficulty": 13, "seed": 6}, "steps": 60}
-        found = events(explorer, request | {"what": "diagnose", "others": 3})
+        found = events(explorer, request | {"what": "diagnose", "restarts": 3})
         opened = next(event for event in found if event["event"] == "opened")
         assert opened["starts"] == ["usual", "noise", "noise", "swapped", "swapped", "swapped"]
         ends = columns(found, "cosine")[-1]
@@ -101,8 +104,15 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
         (422, {"start": {"kind": "elsewhere"}}),
         (422, {"start": {"kind": "noise", "scale": 1e9}}),
         (422, {"solver": "newton"}),
-        (422, {"others": 11, "what": "diagnose"}),
+        (422, {"restarts": 11, "what": "diagnose"}),
         (422, {"colour": "red"}),
+        (422, {"start": {"kind": "noise", "scale": 10**400}}),
+        (422, {"start": {"kind": "noise", "scale": float("nan")}}),
+        (422, {"start": {"kind": ["noise"]}}),
+        (422, {"input": {"difficulty": 9, "seed": 2**31}}),
+        (422, {"input": {"difficulty": 9, "begin": "here"}}),
+        (422, {"input": {"difficulty": 9, "flips": [1.5]}}),
+        (422, {"tol": 2}),
         (404, {"net": "mazes/fast/seed-9"}),
         (404, {"net": "../secret/net"}),
         (404, {"net": "elsewhere/net"}),
@@ -111,7 +121,7 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
         (404, {"net": None}),
     ],
 )
-def test_what_is_refused_is_told_why(explorer, status, change):
+def test_a_bad_request_is_refused_with_a_reason(explorer, status, change):
     request = {**MAZE, **change}
     with socket(explorer) as page:
         page.send(json.dumps({"id": 3, **request}))
@@ -120,7 +130,7 @@ def test_what_is_refused_is_told_why(explorer, status, change):
     code, found = called(f"{explorer}/api/think", request)
     assert code == found["status"] == status
     assert len(found["reason"]) > 20
-    assert called(f"{explorer}/api/health")[0] == 200, "the server stays up"
+    assert called(f"{explorer}/api/health")[0] == 200, "the server keeps running"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +160,7 @@ def test_foreign_hosts_and_origins_are_refused(explorer, headers):
             connect(address, additional_headers=headers).__enter__()
 
 
-def test_its_own_pages_are_welcome(explorer):
+def test_its_own_pages_are_accepted(explorer):
     host = urlsplit(explorer).netloc
     assert called(f"{explorer}/api/nets", None, {"Origin": f"http://{host}"})[0] == 200
     port = host.rpartition(":")[2]
@@ -162,11 +172,11 @@ def test_its_own_pages_are_welcome(explorer):
     ["../secret/secret.json", "%2e%2e/secret/secret.json", "/etc/passwd", "elsewhere/secret.json",
      "mazes/fast/seed-0/model.safetensors", "laptop", "nothing.html", "%00.html", f"{'a' * 300}.html"],
 )  # fmt: skip
-def test_files_outside_the_studies_are_never_opened(explorer, path):
+def test_files_outside_of_the_reports_are_never_opened(explorer, path):
     assert called(f"{explorer}/studies/0/{path}")[0] == 404
 
 
-def test_studies_are_listed(explorer):
+def test_reports_and_figures_are_listed(explorer):
     code, found = called(f"{explorer}/api/studies")
     assert code == 200
     assert [report["address"] for report in found["reports"]] == ["studies/0/laptop/report.html"]
@@ -176,8 +186,8 @@ def test_studies_are_listed(explorer):
     assert "broken" in found["problems"][0]
 
 
-def test_eight_pages_are_answered_while_others_solve_for_long(explorer):
-    """And what nobody watches any more ends."""
+def test_eight_pages_are_answered_during_long_solves(explorer):
+    """And the solves of closed pages stop."""
     with ExitStack() as open_pages:
         watchers, pages = ([open_pages.enter_context(socket(explorer)) for _ in range(count)] for count in (4, 8))
         for number, page in enumerate(watchers):
@@ -193,7 +203,7 @@ def test_eight_pages_are_answered_while_others_solve_for_long(explorer):
     wait_until_left(explorer, 0)
 
 
-def test_a_new_request_of_the_same_number_replaces_the_old_one_and_cancelling_ends_it(explorer):
+def test_a_new_request_with_the_same_id_replaces_the_old_one_and_cancelling_stops_it(explorer):
     with socket(explorer) as page:
         for _ in range(5):
             page.send(json.dumps({"id": 1, **LONG}))
@@ -204,7 +214,7 @@ def test_a_new_request_of_the_same_number_replaces_the_old_one_and_cancelling_en
         wait_until_left(explorer, 0)
 
 
-def test_a_page_cannot_take_everything(explorer):
+def test_a_page_has_a_limited_number_of_solves(explorer):
     with socket(explorer) as page:
         for number in range(12):
             page.send(json.dumps({"id": number, **LONG}))
@@ -218,13 +228,13 @@ def test_a_page_cannot_take_everything(explorer):
     wait_until_left(explorer, 0)
 
 
-def test_a_reader_who_stops_reading_holds_a_solve_back_and_nothing_is_hoarded(explorer):
+def test_a_slow_client_pauses_its_own_solve(explorer):
     with socket(explorer) as page:
         page.send(json.dumps({"id": 1, "net": "mazes/fast/seed-0", "input": {"difficulty": 31}, "steps": 2000}))
         for _ in range(3):
             page.recv(timeout=30)
         time.sleep(2)
-        wait_until_left(explorer, 1)  # it waits for its reader
+        wait_until_left(explorer, 1)  # it is paused, not finished
     wait_until_left(explorer, 0)
 
 
@@ -242,3 +252,35 @@ def test_frames_of_a_socket_carry_their_request_and_steps(explorer):
             elif json.loads(message)["event"] == "done":
                 break
         assert steps == 21
+
+
+def test_an_interrupt_stops_solves_under_way_and_exits_cleanly(runs):
+    """A thread that still solves while the process exits would abort it (exit code 134), with tracebacks."""
+    with ExitStack() as clients, start_explorer(runs, stderr=subprocess.PIPE) as (address, process):
+        for _ in range(2):
+            request = urllib.request.Request(f"{address}/api/think", json.dumps(LONG).encode())
+            clients.enter_context(urllib.request.urlopen(request, timeout=60)).readline()
+        page = clients.enter_context(socket(address))
+        page.send(json.dumps({"id": 1, **LONG}))
+        while not isinstance(page.recv(timeout=30), bytes):
+            pass
+        assert solves(address) == 3
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == "interrupted\n"
+
+
+def test_the_former_name_of_restarts_is_understood(explorer):
+    request = {"net": "prefix_sum/fast/seed-0", "input": {"difficulty": 8}, "steps": 5, "what": "diagnose", "noises": 0}
+    for name in ("restarts", "others"):
+        opened = next(event for event in events(explorer, request | {name: 2}) if event["event"] == "opened")
+        assert opened["starts"] == ["usual", "swapped", "swapped"]
+
+
+def test_a_request_with_invalid_unicode_is_refused_and_the_page_stays_open(explorer):
+    with socket(explorer) as page:
+        page.send(json.dumps({"id": 1, **MAZE, "\ud800": 1}))
+        assert json.loads(page.recv(timeout=30))["status"] == 422
+        page.send(json.dumps({"id": 2, **MAZE}))
+        assert json.loads(page.recv(timeout=30))["event"] == "input"

@@ -1,4 +1,4 @@
-"""How the explorer shows tasks: inputs are the task's own, edits do what they say, answers are painted as they are."""
+"""How the explorer shows tasks: inputs are those of the task, edits change them, and answers are painted correctly."""
 
 import threading
 import time
@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equilibria.explorer.limits import Refused
-from equilibria.explorer.scheduler import Stopped, Turn, Turns
-from equilibria.explorer.views import VIEWS, Input, judged
-from equilibria.explorer.views.maze import NO_WAY, SEVERAL, shortest_ways
+from equilibria.explorer.jobs import JobStopped, Scheduler, Turn
+from equilibria.explorer.requests import Input, Refused
+from equilibria.explorer.views import VIEWS, judge
+from equilibria.explorer.views.maze import NO_PATH, SEVERAL_PATHS, shortest_paths
 from equilibria.tasks import TASKS, Mazes, PrefixSum, Task
 
 DIFFICULTY = {"prefix_sum": 20, "mazes": 13, "matrix_inversion": 0.5, "edge_copy": 6}
@@ -30,7 +30,7 @@ def test_every_task_is_shown():
 
 
 @pytest.mark.parametrize("name", DIFFICULTY)
-def test_an_input_that_nobody_changed_is_the_task_s_own(name):
+def test_an_unedited_input_is_a_sample_of_the_task(name):
     for seed in range(3):
         batch = TASKS[name]().sample(1, DIFFICULTY[name], generator(seed))
         found = instance(name, seed=seed)
@@ -44,9 +44,9 @@ def test_the_perfect_answer_is_right_and_the_constant_is_not(name):
     task: Task = TASKS[name]()
     found = instance(name, seed=1)
     for prediction, expected in ((task.perfect(found.batch), True), (task.constant(found.batch), False)):
-        _, right = judged(task, prediction, found)
+        _, right = judge(task, prediction, found)
         share = VIEWS[name].share(prediction, found)
-        painted = VIEWS[name].painted(prediction, found)
+        painted = VIEWS[name].paint(prediction, found)
         assert right.item() is expected
         assert (share.item() == pytest.approx(1)) is expected
         assert painted.shape == (1, VIEWS[name].places(found))
@@ -63,24 +63,24 @@ def test_toggled_bits(flips, seed):
     assert torch.equal(after.batch.y, (after.batch.x[:, 0] > 0).long().cumsum(1) % 2)
 
 
-def test_a_start_that_is_walled_in_has_no_way_out_and_that_is_said():
+def test_a_maze_without_a_path_is_not_judged_and_says_so():
     drawing = instance("mazes", seed=1).drawing
     gap = drawing["path"][1]
     found = instance("mazes", seed=1, flips=(gap,))
-    assert found.note == NO_WAY
+    assert found.note == NO_PATH
     assert not found.judged
-    score, right = judged(Mazes(), Mazes().perfect(found.batch), found)
+    score, right = judge(Mazes(), Mazes().perfect(found.batch), found)
     assert score.isnan().all()
     assert not right.any()
 
 
-def test_a_maze_with_several_shortest_ways_is_not_judged():
+def test_a_maze_with_several_shortest_paths_is_not_judged():
     side = 15
     everything = tuple(r * side + c for r in range(1, side - 1) for c in range(1, side - 1))
     before = instance("mazes", seed=1)
     closed = [place for place in everything if not _open(before, place, side)]
     found = instance("mazes", seed=1, flips=tuple(closed), begin=side + 1, end=3 * side + 3)
-    assert found.note == SEVERAL
+    assert found.note == SEVERAL_PATHS
 
 
 def _open(found, place: int, side: int) -> bool:
@@ -88,7 +88,7 @@ def _open(found, place: int, side: int) -> bool:
     return bool(found.batch.x[0, :, 2 * row + 1, 2 * column + 1].amax() > 0.5)
 
 
-def test_the_way_is_found_from_any_start_and_end():
+def test_the_path_is_found_from_any_start_and_end():
     drawing = instance("mazes", seed=2).drawing
     path = drawing["path"]
     moved = instance("mazes", seed=2, begin=path[-1], end=path[0])
@@ -97,11 +97,11 @@ def test_the_way_is_found_from_any_start_and_end():
     assert shorter.drawing["path"] == path[:-2]
 
 
-def test_shortest_ways_are_counted():
+def test_shortest_paths_are_counted():
     room = torch.zeros(5, 5, dtype=torch.bool)
     room[1:4, 1:4] = True
-    assert shortest_ways(room, 6, 18).number == 6
-    assert shortest_ways(room, 6, 8) == ([6, 7, 8], 1)
+    assert shortest_paths(room, 6, 18).number == 6
+    assert shortest_paths(room, 6, 8) == ([6, 7, 8], 1)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_impossible_edits_are_refused(name, changes):
     assert refused.value.status == 422
 
 
-def test_numbers_are_negated_where_that_is_possible():
+def test_signs_of_numbers_are_changed():
     before, after = instance("edge_copy"), instance("edge_copy", flips=(5,))
     assert after.batch.x.flatten()[5] == -before.batch.x.flatten()[5]
     matrix = instance("matrix_inversion", flips=(1,))
@@ -133,35 +133,35 @@ def test_numbers_are_negated_where_that_is_possible():
 def test_difficulties_beyond_the_limits_are_refused():
     for value in (0, 2000, "many", None, True, 10.5):
         with pytest.raises(Refused):
-            VIEWS["prefix_sum"].checked(PrefixSum(), Input(value))
-    VIEWS["prefix_sum"].checked(PrefixSum(), Input(1024))
+            VIEWS["prefix_sum"].check(PrefixSum(), Input(value))
+    VIEWS["prefix_sum"].check(PrefixSum(), Input(1024))
 
 
-def test_turns_are_taken_in_line_and_a_stopped_job_leaves_it():
-    turns = Turns(1)
-    first, second = Turn(turns, 0.0), Turn(turns, 0.0)
+def test_jobs_wait_for_a_slot_and_a_stopped_job_leaves_the_queue():
+    scheduler = Scheduler(1)
+    first, second = Turn(scheduler, 0.0), Turn(scheduler, 0.0)
     with first:
-        assert turns.free == 0
-        first.breathe()  # nobody waits, so it goes on
+        assert scheduler.free == 0
+        first.checkpoint()  # no job waits, so it continues
         second.stop()
-        with pytest.raises(Stopped), second:
+        with pytest.raises(JobStopped), second:
             pass
         first.stop()
-        with pytest.raises(Stopped):
-            first.breathe()
-    assert turns.free == 1
+        with pytest.raises(JobStopped):
+            first.checkpoint()
+    assert scheduler.free == 1
 
 
-def test_what_is_watched_goes_first_and_the_rest_does_not_wait_for_long():
-    turns, order = Turns(1), []
-    jobs = {name: Turn(turns, 0.0, watched=name != "diagnosis") for name in ("diagnosis", "solve", "other")}
+def test_interactive_jobs_go_first_and_background_jobs_do_not_wait_for_long():
+    scheduler, order = Scheduler(1), []
+    jobs = {name: Turn(scheduler, 0.0, interactive=name != "diagnosis") for name in ("diagnosis", "solve", "other")}
 
     def compute(name: str) -> None:
         with jobs[name]:
             for _ in range(60):
                 time.sleep(0.02)
                 order.append(name)
-                jobs[name].breathe()
+                jobs[name].checkpoint()
 
     threads = [threading.Thread(target=compute, args=(name,)) for name in jobs]
     for thread in threads:
@@ -171,4 +171,4 @@ def test_what_is_watched_goes_first_and_the_rest_does_not_wait_for_long():
     assert {name: order.count(name) for name in jobs} == dict.fromkeys(jobs, 60)
     before = order[: max(place for place, name in enumerate(order) if name == "solve")]
     assert 2 <= before.count("diagnosis") < 0.35 * len(before)
-    assert turns.free == 1
+    assert scheduler.free == 1

@@ -1,4 +1,4 @@
-"""Every measure takes the same models, and refuses the same."""
+"""Every measurement accepts the same models and refuses the same ones."""
 
 import pytest
 import torch
@@ -63,13 +63,13 @@ def numbers():
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_strangers_and_states_that_are_bare_numbers(measure):
+def test_plain_objects_and_scalar_states(measure):
     for x in (numbers(), numbers()[:, None]):
         found = MEASURES[measure](Half(), x).double()
         torch.testing.assert_close(found, torch.full_like(found, EXPECTED.get(measure, 1.0)), rtol=0, atol=1e-6)
 
 
-def test_bare_numbers_can_be_thought_about_and_have_no_plane():
+def test_scalar_states_can_be_solved_and_have_no_plane():
     model = from_function(Half().step, init=torch.zeros_like, readout=lambda z: z)
     (*_, last) = model.think(numbers(), budget=STEPS, restarts=2, rng=rng())
     torch.testing.assert_close(last.alignment, torch.ones(6).double())
@@ -79,15 +79,15 @@ def test_bare_numbers_can_be_thought_about_and_have_no_plane():
 
 
 @pytest.mark.parametrize("measure", [*MEASURES, "trajectories"])
-def test_chance_is_refused_alike(measure):
+def test_every_measurement_refuses_training_mode(measure):
     model = from_module(Gamble(), init=torch.zeros_like, readout=lambda z: z)
     measured = (lambda model, x: trajectories(model, x, [None])) if measure == "trajectories" else MEASURES[measure]
-    with pytest.raises(ValueError, match=r"adapted\.drop makes answers random .* call \.eval\(\) first"):
+    with pytest.raises(ValueError, match=r"adapted\.drop makes predictions random .* call \.eval\(\)"):
         measured(model, torch.rand(6, 2))
     measured(model.eval(), torch.rand(6, 2, generator=rng()))
 
 
-def test_an_attack_without_gradients_is_refused_unless_it_needs_none():
+def test_an_attack_without_gradients_raises_unless_it_needs_none():
     hidden = from_function(lambda z, x: 0.9 * z.detach() + 0.1 * x, init=torch.zeros_like, readout=lambda z: z)
     x = torch.randn(4, 3, generator=rng())
     with pytest.raises(RuntimeError, match="the step has no gradient"):
@@ -95,9 +95,9 @@ def test_an_attack_without_gradients_is_refused_unless_it_needs_none():
     assert attack(hidden, x, budget=Budget(5), updates=0, rng=rng()).cosine.shape == (4,)
 
 
-def test_a_step_that_writes_into_its_state_is_told_so():
+def test_a_step_that_modifies_its_state_raises():
     model = from_function(lambda z, x: z.mul_(0.5).add_(x), init=torch.zeros_like, readout=lambda z: z)
-    with pytest.raises(ValueError, match="a step wrote into its state"):
+    with pytest.raises(ValueError, match="a step modified its state in place"):
         check_model(model, torch.ones(3, 2))
 
 
@@ -111,7 +111,7 @@ def test_the_untrained_twin_of_an_adapted_module(order):
     assert (fresh.equilibrium(x, budget=Budget(5)).z - before).abs().max() > 1e-3
 
 
-def test_limits_that_are_zero_or_small_are_compared_alike():
+def test_zero_and_small_limits_are_compared_alike():
     x = torch.randn(5, 3, generator=rng())
     rests = from_function(lambda z, x: torch.relu(0.5 * z - 1), init=torch.zeros_like, readout=lambda z: z)
     small = from_function(lambda z, x: 0.5 * z + 1e-10 * x, init=torch.zeros_like, readout=lambda z: z)

@@ -26,7 +26,7 @@ def measured(capsys, *arguments) -> list[dict]:
     return json.loads(capsys.readouterr().out)
 
 
-def test_it_finds_what_the_run_has_recorded(run, capsys):
+def test_it_matches_the_numbers_of_the_run(run, capsys):
     (found,) = measured(capsys, run.folder, "--at", 6, 4, "--examples", 12)
     (point,) = found["points"]
     (recorded,) = run.summary["measurements"]
@@ -50,7 +50,7 @@ def test_every_start_space_and_measure_has_an_interval(run, capsys):
                 assert estimate["examples"] == 12
 
 
-def test_the_table_is_for_people(run, capsys):
+def test_the_printed_table(run, capsys):
     assert main(["measure", str(run.folder), "--restarts", "2", "--noise", "1", "--level", "0.9"]) == 0
     shown = capsys.readouterr().out
     for words in ("at 6, 4 steps: score", "of 12 settled", "from swapped: 0 of 24 solves diverged", "from noise x 1"):
@@ -90,25 +90,25 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
     [
         ([], "name the folder of at least one run"),
         (["nowhere"], "no model in nowhere"),
-        (["RUN", "--examples", "5"], "--restarts 10 does not fit 5 examples"),
-        (["RUN", "--restarts", "0"], "--restarts 0 does not fit 12 examples"),
+        (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
+        (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),
         (["RUN", "--noise", "-1"], "scale must be > 0"),
         (["RUN", "--level", "95"], "level must be between 0 and 1"),
         (["RUN", "--at", "0", "5"], "has no difficulty 0"),
         (["RUN", "--at", "6", "0"], "steps must be a whole number >= 1"),
     ],
 )
-def test_mistakes_are_told_in_one_line_with_exit_code_1(arguments, words, run, capsys):
+def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, run, capsys):
     assert main(["measure", *(str(run.folder) if one == "RUN" else one for one in arguments)]) == 1
     output = capsys.readouterr()
     assert words in output.err
     assert output.out == ""
 
 
-def test_folders_that_do_not_say_enough(tmp_path, capsys):
+def test_folders_without_an_evaluation(tmp_path, capsys):
     equilibria.save(DeepThinking(width=4, blocks=1).build(PrefixSum()), tmp_path / "net")
     assert main(["measure", str(tmp_path / "net")]) == 1
-    assert "give --at DIFFICULTY STEPS" in capsys.readouterr().err
+    assert "pass --at DIFFICULTY STEPS" in capsys.readouterr().err
     equilibria.save(EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity()), tmp_path / "own")
     assert main(["measure", str(tmp_path / "own"), "--at", "6", "4"]) == 1
     assert "made of parts that cannot be described" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What is refused, and whether the message says what to do instead."""
+"""Misuse raises, and the message names the remedy."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_a_cell_that_changes_the_dtype():
 
 
 def test_a_cell_that_returns_something_else():
-    with pytest.raises(TypeError, match="got tuple; return the next state alone"):
+    with pytest.raises(TypeError, match="got tuple; return the next state"):
         solve(lambda z: (z, z), column(0.0), solver=PLAIN, budget=Budget(5))  # pyright: ignore[reportArgumentType]
 
 

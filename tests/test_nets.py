@@ -1,4 +1,4 @@
-"""Every net builds for its tasks, takes every size, and is what its description says."""
+"""Every net builds for its tasks, works at every size, and matches its description."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from equilibria.nets import (
     count_parameters,
 )
 from equilibria.nets.graph import GINE
-from equilibria.nets.norms import ChannelNorm
+from equilibria.nets.layers import ChannelNorm
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
 
 SEQUENCE, IMAGE, VECTOR, GRAPH = PrefixSum(), Mazes(), MatrixInversion(side=6), EdgeCopy()
@@ -44,7 +44,7 @@ def same(one: EquilibriumModel, other: EquilibriumModel) -> bool:
 
 @pytest.mark.parametrize(("net", "task"), PAIRS, ids=lambda thing: type(thing).__name__)
 class TestContract:
-    def test_it_answers_at_every_size(self, net: Net, task: Task):
+    def test_it_works_at_every_size(self, net: Net, task: Task):
         model = net.build(task)
         for difficulty in SIZES[task]:
             batch = task.sample(4, difficulty, rng())
@@ -68,14 +68,14 @@ class TestContract:
             losses.append(loss.item())
         assert losses[-1] < losses[0]
 
-    def test_the_seed_decides(self, net: Net, task: Task):
+    def test_the_seed_determines_the_weights(self, net: Net, task: Task):
         before = torch.get_rng_state()
         one, two, other = net.build(task, seed=1), net.build(task, seed=1), net.build(task, seed=2)
         assert same(one, two)
         assert not same(one, other)
         assert torch.equal(torch.get_rng_state(), before)
 
-    def test_samples_do_not_see_each_other(self, net: Net, task: Task):
+    def test_rows_are_independent(self, net: Net, task: Task):
         model = net.build(task).double()
         x = task.sample(3, SIZES[task][0], rng()).x.double()
         together = model(x, budget=Budget(3)).prediction
@@ -175,14 +175,17 @@ def test_recall_shows_the_raw_input_at_every_step():
     ("make", "words"),
     [
         (lambda: ConvNet(width=0), "width must be >= 1, got 0"),
-        (lambda: ConvNet(width=12), "width 12 cannot be split into 8 groups"),
+        (lambda: ConvNet(width=12), "width of 12 cannot be split into 8 groups"),
         (lambda: ConvNet(norm="batch"), "unknown norm 'batch'; use one of none, group"),  # pyright: ignore[reportArgumentType]
         (lambda: ConvNet(injection="gate"), "unknown injection 'gate'; use one of none, add, concat"),  # pyright: ignore[reportArgumentType]
         (lambda: DenseNet(cell="lstm"), "unknown cell 'lstm'; use one of plain, residual"),  # pyright: ignore[reportArgumentType]
         (lambda: GraphNet(aggregate="max"), "unknown aggregate 'max'"),  # pyright: ignore[reportArgumentType]
         (lambda: Feedforward(depth=0), "depth must be >= 1"),
-        (lambda: MatrixNet().build(BlurryMNIST()), "MatrixNet goes from a square matrix to another, and BlurryMNIST"),
-        (lambda: ConvNet().build(GRAPH), "ConvNet takes a sequence or image, and EdgeCopy gives a graph"),
+        (
+            lambda: MatrixNet().build(BlurryMNIST()),
+            "MatrixNet maps square matrices to matrices of the same size, but BlurryMNIST",
+        ),
+        (lambda: ConvNet().build(GRAPH), "ConvNet needs inputs of layout sequence or image, but those of EdgeCopy"),
     ],
 )
 def test_impossible_nets_are_refused(make, words):
@@ -190,7 +193,7 @@ def test_impossible_nets_are_refused(make, words):
         make()
 
 
-def test_circular_cells_do_not_know_where_they_are():
+def test_circular_cells_are_translation_equivariant():
     net = ConvNet(width=8, injection="concat", norm="channel", padding="circular")
     for task, shape, dims in ((Mazes(), (2, 8, 6, 7), (2, 3)), (PrefixSum(), (2, 8, 9), (2,))):
         cell = net.build(task).cell

@@ -82,7 +82,7 @@ def test_the_command_starts_a_cluster_of_its_own_and_tells_failures(tmp_path):
     finished = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env=NOT_NICE)
     rows = json.loads(finished.stdout)
     assert [row["state"] for row in rows] == ["finished", "failed"], finished.stderr
-    assert "DenseNet takes a vector" in rows[1]["reason"]
+    assert "DenseNet needs inputs of layout vector" in rows[1]["reason"]
     assert finished.returncode == 1
 
 

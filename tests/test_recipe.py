@@ -143,12 +143,12 @@ def test_a_part_that_nobody_could_read_back_is_not_written():
         def propose(self, z, fz, memory):
             return fz, None
 
-    with pytest.raises(TypeError, match="cannot write down a Mine"):
+    with pytest.raises(TypeError, match="cannot describe a Mine"):
         Recipe(solver=Mine()).to_json()
 
 
 def test_a_recipe_whose_parts_do_not_fit_says_so_when_it_is_built():
-    with pytest.raises(ValueError, match="DenseNet takes a vector"):
+    with pytest.raises(ValueError, match="DenseNet needs inputs of layout vector"):
         Recipe(task=PrefixSum(), net=DenseNet()).build()
     with pytest.raises(ValueError, match="use start projected"):
         Recipe(net=ConvNet(injection="none")).build()

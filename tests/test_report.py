@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from small_study import SMOKE, Small, blocks
 
 from equilibria.nets import DenseNet
-from equilibria.reproduction import SCALES, STUDIES, reproduce
-from equilibria.reproduction.departures import ALWAYS, departures_section
-from equilibria.reproduction.engine.figure import Cells, TableStudy
+from equilibria.reproduction import FIGURES, SCALES, TableFigure, reproduce
+from equilibria.reproduction.departures import ALWAYS, departures
+from equilibria.reproduction.engine.figure import Cells
 from equilibria.reproduction.engine.report import write_report
 from equilibria.training.recipe import Optim
 
@@ -48,32 +48,32 @@ def test_the_report_is_whole_and_on_its_own(made):
             assert (made / "smoke" / link).exists(), link
     assert sum(link.startswith("data:image/") for link in page.links) == 1
     words = " ".join(page.words.split())
-    for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text()):
+    for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text())["claims"]:
         for part in ("statement", "verdict", "measured", "paper", "remark"):
             assert claim[part] in words
     for fact in (
         "A <small> study",
         "Three nets & two measures.",
-        "Claims of the paper in 1 of",
-        "small, solver",
+        f"The 1 of {len(FIGURES) + 1} figures and tables that are finished test 2 claims of the paper",
+        "solver, depth 32",
         "numpy",
     ):
         assert fact in words
-    assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
+    assert {step.net.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
 
 
-class SmallTable(TableStudy, Small):
+class SmallTable(TableFigure, Small):
     def cells(self, rows):
-        return Cells(["net", "weights"], [[row["name"], f"<{row['weights']}>"] for row in rows if "weights" in row])
+        return Cells(["net", "weights"], [[row["label"], f"<{row['weights']}>"] for row in rows if "weights" in row])
 
 
 def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch):
     study = SmallTable()
     reproduce([study], SMOKE, copy)
-    monkeypatch.setitem(STUDIES, "small", study)
-    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
+    monkeypatch.setitem(FIGURES, "small", study)
+    text = write_report(copy, SMOKE, FIGURES.values()).read_text()
     weights = blocks(copy)[1]["rows"][0]["weights"]
-    assert f"<td>small</td><td>&lt;{weights}&gt;</td>" in text
+    assert f"<td>unroll, depth 32, group norm, rate 0.001</td><td>&lt;{weights}&gt;</td>" in text
     assert "data:image/" not in text
     assert (copy / "smoke" / "small" / "figure.png").stat().st_size > 1000
 
@@ -81,31 +81,32 @@ def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch
 def test_a_note_about_a_study_is_in_the_report_and_stays(copy):
     (copy / "smoke" / "small" / "note.txt").write_text("It is too\nshort: 2 < 3.\n\nNothing else helps.\n")
     reproduce([Small()], SMOKE, copy)
-    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
-    assert "<p class='note'>It is too short: 2 &lt; 3.</p>" in text
-    assert "<p class='note'>Nothing else helps.</p>" in text
+    text = write_report(copy, SMOKE, FIGURES.values()).read_text()
+    assert '<p class="note">It is too short: 2 &lt; 3.</p>' in text
+    assert '<p class="note">Nothing else helps.</p>' in text
 
 
-def rows_of(scale):
-    return departures_section(scale).count("<tr>") - 1  # one is the heading
+def test_the_papers_own_scale_differs_only_in_what_no_recipe_shows():
+    assert departures(SCALES["paper"]) == [*ALWAYS]
 
 
-def test_the_papers_own_scale_differs_in_nothing_but_what_no_recipe_tells():
-    assert rows_of(SCALES["paper"]) == len(ALWAYS)
-
-
-def test_every_change_of_a_recipe_is_a_row():
+def test_every_change_of_a_recipe_is_listed():
     paper = SCALES["paper"]
-    narrow = replace(paper, digits=replace(paper.digits, net=DenseNet(width=7)))
-    assert rows_of(narrow) == len(ALWAYS) + 1
-    assert "<td>digits: net, width</td><td>512</td><td>7</td>" in departures_section(narrow)
+
+    def added(scale):
+        return departures(scale)[: -len(ALWAYS)]
+
+    assert added(replace(paper, digits=replace(paper.digits, net=DenseNet(width=7)))) == [
+        ("digits: net, width", "512", "7")
+    ]
     brief = replace(paper, edges=replace(paper.edges, optim=Optim(steps=9, batch=4, lr=1.0, schedule="steps")))
-    assert "<td>30,000 x 128</td><td>9 x 4</td>" in departures_section(brief)
-    assert rows_of(replace(paper, trial=paper.trial._replace(others=3))) == len(ALWAYS) + 1
+    assert ("graphs: updates x batch size", "30,000 x 128", "9 x 4") in added(brief)
+    assert len(added(replace(paper, trial=paper.trial._replace(restarts=3)))) == 1
+    assert len(added(replace(paper, implicit_rate=0.5))) == 1
 
 
-def test_a_schedule_without_drops_is_not_asked_for_them():
-    page = departures_section(SCALES["laptop"])
-    assert "<td>mazes: training, schedule</td><td>steps</td><td>cosine</td>" in page
-    assert "<td>mazes: training, drop</td><td>0.1</td><td>none</td>" in page
-    assert "<td>fresh ones each time</td>" in page
+def test_a_schedule_without_drops_has_none():
+    found = departures(SCALES["laptop"])
+    assert ("mazes: training, schedule", "steps", "cosine") in found
+    assert ("mazes: training, drop", "0.1", "none") in found
+    assert "fresh ones for every update" in {one.here for one in found}

@@ -111,5 +111,22 @@ def test_results_hold_nothing_unfinished():
         assert json.loads((path.parent / "summary.json").read_text())["measurements"]
 
 
-def test_the_page_of_results_is_up_to_date():
-    subprocess.run([sys.executable, str(RESULTS / "summarise.py"), "--check"], check=True)
+def summarise(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, RESULTS / "summarise.py", *arguments], capture_output=True, text=True)
+
+
+def test_the_numbers_in_the_docs_are_those_of_the_results():
+    found = summarise("--check")
+    assert found.returncode == 0, found.stderr
+
+
+def test_a_stale_number_is_found_and_replaced(tmp_path):
+    page, original = tmp_path / "README.md", (RESULTS.parent / "README.md").read_text()
+    parameters = f"{json.loads((RESULTS / 'mazes/fast/seed-0/summary.json').read_text())['parameters']:,}"
+    assert parameters in original
+    page.write_text(original.replace(parameters, "1,234"))
+    found = summarise("--check", page)
+    assert found.returncode == 1
+    assert f"{page} is out of date; run `make numbers`" in found.stderr
+    assert summarise(page).returncode == 0
+    assert page.read_text() == original

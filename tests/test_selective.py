@@ -1,4 +1,4 @@
-"""What is promised about answers that are accepted in spite of uncertainty: by enumeration and by simulation."""
+"""Selective prediction: its guarantees, by enumeration and by simulation."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_auroc_counts_pairs(pairs):
 
 @given(answers)
 @settings(deadline=None)
-def test_the_curve_is_the_mean_over_all_orders_of_equal_doubts(pairs):
+def test_the_curve_is_the_mean_over_all_orders_of_ties(pairs):
     uncertainty, wrong = split(pairs)
     curve = risk_coverage(uncertainty, wrong)
     n = len(uncertainty)
@@ -70,12 +70,12 @@ def test_the_best_and_the_worst_order():
 
 
 def test_the_bootstrap_interval_covers():
-    """Doubts N(0, 1) and N(1, 1): AUROC is P(N(1, 2) > 0) = 0.7602."""
+    """Uncertainties N(0, 1) and N(1, 1): AUROC is P(N(1, 2) > 0) = 0.7602."""
     truth, generator, inside, trials = 0.5 * (1 + math.erf(0.5)), rng(1), 0, 300
     for _ in range(trials):
         wrong = torch.arange(120) % 3 == 0
         uncertainty = torch.randn(120, generator=generator) + wrong
-        found = auroc(uncertainty, wrong, resamples=200, confidence=0.9, rng=generator)
+        found = auroc(uncertainty, wrong, resamples=200, level=0.9, rng=generator)
         inside += found.low <= truth <= found.high
     assert 0.84 <= inside / trials <= 0.96
 
@@ -97,7 +97,7 @@ def true_coverage(threshold: float, levels: int | None = None) -> float:
 
 
 @pytest.mark.parametrize(("n", "rate"), [(19, 0.1), (50, 0.1), (200, 0.05)])
-def test_overall_error_is_what_was_asked_for(n, rate):
+def test_overall_error_is_at_most_the_rate(n, rate):
     """P(accepted and wrong) = c^3 / 3 at coverage c. The promise is an average, and tight up to 2 / (n + 1)."""
     generator = rng(n)
     errors = torch.tensor(
@@ -123,7 +123,7 @@ def test_overall_error_with_few_levels_of_uncertainty():
 
 
 @pytest.mark.parametrize(("levels", "useful"), [(None, 0.3), (5, 0.2)])
-def test_accepted_error_is_rarely_above_what_was_asked_for(levels, useful):
+def test_accepted_error_rarely_exceeds_the_rate(levels, useful):
     """P(wrong | accepted) = c^2 / 3 at coverage c, so that at a rate of 0.1 at most 0.5477 can be accepted."""
     generator, rate, confidence, n = rng(7), 0.1, 0.9, 500
     coverage = torch.tensor(
@@ -143,7 +143,7 @@ def test_accepted_error_is_rarely_above_what_was_asked_for(levels, useful):
 
 
 @pytest.mark.parametrize("levels", [None, 5])
-def test_thresholds_fixed_beforehand_use_the_whole_level(levels):
+def test_thresholds_fixed_in_advance_use_the_whole_level(levels):
     """Tested one after another: the first that is too high passes with probability 1 - confidence at most."""
     generator, fixed = rng(9), [0.2, 0.4, 0.56, 0.6, 0.8, 1.0]  # the truth is 0.5477
     found = [
@@ -157,7 +157,7 @@ def test_thresholds_fixed_beforehand_use_the_whole_level(levels):
     assert coverage.mean() > 0.35
 
 
-def test_where_every_acceptance_is_a_mistake_there_are_few():
+def test_few_answers_are_accepted_if_every_acceptance_violates_the_rate():
     """Errors that the uncertainty does not see, at just above the rate: the hardest case; guessing fails often."""
     generator, rate, accepted, guessed = rng(8), 0.1, 0, 0
     for _ in range(SETS):
@@ -179,7 +179,7 @@ def test_a_threshold_by_hand():
     assert threshold_for_accepted_error(uncertainty, wrong, rate=0.1).coverage == 0
 
 
-def test_equal_doubts_are_accepted_together_or_not_at_all():
+def test_ties_are_accepted_together_or_not_at_all():
     found = threshold_for_overall_error(torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 1, 1, 0]), rate=0.4)
     assert found.uncertainty < 1
     assert found.coverage == 0.25
@@ -193,13 +193,13 @@ def test_clopper_pearson_at_full_coverage():
         assert (found.coverage == 1) == passes
 
 
-def test_many_equal_doubts_need_a_threshold_beforehand():
+def test_many_ties_need_thresholds_fixed_in_advance():
     uncertainty, wrong = torch.tensor([0.0] * 100 + [1.0] * 9), torch.tensor([0] * 100 + [1] * 9)
     assert threshold_for_accepted_error(uncertainty, wrong, rate=0.05, thresholds=[0.0, 1.0]).coverage == 100 / 109
     assert threshold_for_accepted_error(uncertainty, wrong, rate=0.05, thresholds=[1.0, 0.0]).coverage == 0
 
 
-def test_infinite_doubt_is_never_accepted():
+def test_infinite_uncertainty_is_never_accepted():
     uncertainty, right = torch.tensor([0.0] * 200 + [math.inf]), torch.zeros(201)
     for threshold in (
         threshold_for_overall_error(uncertainty, right, rate=0.3),
@@ -213,16 +213,16 @@ def test_infinite_doubt_is_never_accepted():
     [
         (torch.zeros(3), torch.zeros(4), "one number per example"),
         (torch.zeros(0), torch.zeros(0), "one number per example"),
-        (torch.tensor([math.nan]), torch.zeros(1), "a uncertainty is NaN"),
+        (torch.tensor([math.nan]), torch.zeros(1), "an uncertainty is NaN"),
         (torch.zeros(1), torch.tensor([0.5]), "wrong must be 0 or 1"),
     ],
 )
-def test_data_that_make_no_sense(uncertainty, wrong, message):
+def test_invalid_data(uncertainty, wrong, message):
     with pytest.raises(ValueError, match=message):
         threshold_for_overall_error(uncertainty, wrong, rate=0.1)
 
 
 @pytest.mark.parametrize("rate", [0, 1, -0.1, math.nan])
-def test_rates_that_make_no_sense(rate):
+def test_invalid_rates(rate):
     with pytest.raises(ValueError, match="rate must be between 0 and 1"):
         threshold_for_accepted_error(torch.zeros(3), torch.zeros(3), rate=rate)

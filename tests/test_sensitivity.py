@@ -36,7 +36,7 @@ def test_the_input_explains_nothing():
     assert chaos < 0.2
 
 
-def test_half_of_it():
+def test_the_input_explains_half():
     """z' = z + u / 10 keeps both: after ten steps the limits are z0 + u, whose variances are known."""
     found = sensitivity(of(lambda z, u: z + u / 10), X, budget=Budget(10), starts=400, rng=rng(1))
     # The starts have the size of the usual limits, which are the inputs.
@@ -50,19 +50,19 @@ def test_a_start_that_is_made_from_the_input_does_not_count():
     assert sensitivity(keeps, X, budget=Budget(5), rng=rng()).share == pytest.approx(0, abs=1e-20)
 
 
-def test_inputs_that_diverge_are_left_out_and_counted():
+def test_inputs_that_diverge_are_counted_and_excluded():
     def cell(z, u):
         return torch.where(u[:, :1] > 1, 3 * z + 1, 0.5 * z + u)
 
     found = sensitivity(of(cell), X, budget=Budget(1000), rng=rng())
     assert found.diverged == int((X[:, 0] > 1).sum()) > 0
     assert found.share == pytest.approx(1)
-    nobody = sensitivity(of(lambda z, u: 3 * z + 1), X, budget=Budget(1000), rng=rng())
-    assert nobody.diverged == 20
-    assert math.isnan(nobody.share)
+    all_lost = sensitivity(of(lambda z, u: 3 * z + 1), X, budget=Budget(1000), rng=rng())
+    assert all_lost.diverged == 20
+    assert math.isnan(all_lost.share)
 
 
-def test_the_untrained_net_is_another_one_of_the_same_kind():
+def test_the_untrained_net_has_the_same_settings_and_other_weights():
     model = ConvNet(8).build(PrefixSum(), seed=3).eval()
     model.solver, model.budget = Anderson(), Budget(7)
     fresh = untrained(model)
@@ -73,10 +73,10 @@ def test_the_untrained_net_is_another_one_of_the_same_kind():
     assert 0 <= sensitivity(fresh, x, rng=rng()).share <= 1
 
 
-def test_untrained_models_of_ones_own():
+def test_untrained_models_of_the_user():
     own = EquilibriumModel(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Tanh()), nn.Identity())
     before = own.cell[0].weight.clone()
-    fresh = untrained(own, seed=5)
+    fresh = untrained(own, rng=rng(5))
     assert torch.equal(own.cell[0].weight, before)
     assert not torch.equal(fresh.cell[0].weight, before)
     assert not torch.equal(fresh.encoder.weight, own.encoder.weight)
@@ -91,8 +91,8 @@ class Bare(nn.Module):
         return self.weight * z + u
 
 
-def test_untrained_is_refused_where_weights_cannot_be_reset():
-    with pytest.raises(ValueError, match=r"cell \(Bare\) has parameters and no reset_parameters"):
+def test_untrained_raises_if_weights_cannot_be_reset():
+    with pytest.raises(ValueError, match=r"cell \(Bare\) has parameters but no reset_parameters"):
         untrained(of(Bare()))
     with pytest.raises(ValueError, match="the cell is a function"):
         untrained(of(lambda z, u: u))

@@ -70,7 +70,7 @@ def test_one_that_fails_is_told_and_the_others_go_on(tmp_path):
     bad = SHORT.override({"net": "dense"})  # cannot take a sequence
     entries = sweep([bad, SHORT], tmp_path, workers=1)
     assert [entry.state for entry in entries] == ["failed", "finished"]
-    assert "DenseNet takes a vector" in entries[0].reason
+    assert "DenseNet needs inputs of layout vector" in entries[0].reason
     again = sweep([bad, SHORT], tmp_path, workers=1)
     assert [entry.state for entry in again] == ["failed", "skipped"], "told again, and not tried"
     assert again[0].reason == entries[0].reason

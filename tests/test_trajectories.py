@@ -1,4 +1,4 @@
-"""Planes, shadows on them, and basins whose border is known."""
+"""Planes, projections, and basins with known borders."""
 
 import math
 
@@ -34,7 +34,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     ],
     ids=["principal", "random", "through"],
 )
-def test_directions_are_orthonormal_and_points_come_back(plane):
+def test_directions_are_orthonormal_and_projection_inverts(plane):
     eye = torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
     torch.testing.assert_close(plane.directions @ plane.directions.mT, eye)
     points = normal(3, 5, 2)
@@ -64,7 +64,7 @@ def test_the_principal_plane_has_the_largest_variance():
     torch.testing.assert_close(plane.origin, states.mean(1))
 
 
-def test_what_is_not_finite_does_not_spoil_the_plane():
+def test_infinite_states_do_not_change_the_plane():
     states = normal(2, 30, 5)
     spoilt = torch.cat((states, torch.full((2, 1, 5), math.inf), torch.full((2, 1, 5), math.nan)), 1)
     for a, b in zip(principal_plane(states), principal_plane(spoilt), strict=True):
@@ -94,7 +94,7 @@ def test_a_rotation_goes_round_in_the_plane():
 
 
 @pytest.mark.parametrize("solver", [Picard(), Anderson()], ids=repr)
-def test_trajectories_are_shadows_of_the_states(solver):
+def test_trajectories_are_projections_of_the_states(solver):
     problem = affine(batch=3, n=8)
     starts = [None, normal(3, 8)]
     found = trajectories(model_of(problem), problem.u, starts, solver=solver, budget=Budget(30))
@@ -105,7 +105,7 @@ def test_trajectories_are_shadows_of_the_states(solver):
     torch.testing.assert_close(found.points[:, 0, -1], found.points[:, 1, -1], rtol=0, atol=1e-3)
 
 
-def test_others_can_be_projected_on_the_same_plane():
+def test_other_solves_can_be_projected_on_the_same_plane():
     problem = affine(batch=3, n=8)
     model, starts = model_of(problem), [None, normal(3, 8)]
     found = trajectories(model, problem.u, starts, budget=Budget(20))
@@ -113,7 +113,7 @@ def test_others_can_be_projected_on_the_same_plane():
     torch.testing.assert_close(found.points, again.points)
 
 
-def test_a_solve_that_diverges_spoils_only_its_own_path():
+def test_a_diverging_solve_affects_only_its_own_path():
     model = model_of(lambda z, x: torch.where(x > 0, expanding(z), z / 2), init=lambda x: x)
     x = torch.tensor([[1.0, 1.0, 1.0], [-1.0, -2.0, -3.0]])
     found = trajectories(model, x, [None], budget=Budget(200))
@@ -168,14 +168,14 @@ def test_one_basin():
     torch.testing.assert_close(found.limits, problem.fixed_point, rtol=0, atol=1e-5)
 
 
-def test_where_everybody_stays_everybody_has_a_limit_of_their_own():
+def test_the_identity_has_one_limit_per_start():
     found = basin_map(
         model_of(lambda z, x: z.clone()), normal(1, 6), normal(3, 6), budget=Budget(5, 1e-8), size=4, within=0
     )
     assert sorted(found.label.flatten().tolist()) == list(range(16))
 
 
-def test_what_does_not_settle_reaches_nothing():
+def test_unsettled_starts_reach_nothing():
     for cell in (integrator, expanding):
         found = basin_map(
             model_of(lambda z, x, cell=cell: cell(z)), normal(1, 6), normal(3, 6), budget=Budget(900, 1e-8), size=3
@@ -194,6 +194,6 @@ def test_a_map_of_a_net():
     assert found.limits.shape[1:] == states.shape[1:]
 
 
-def test_maps_are_of_one_example_and_three_states():
+def test_a_map_needs_one_example_and_three_states():
     with pytest.raises(ValueError, match="one example and three states, got 2 and 3"):
         basin_map(model_of(integrator), normal(2, 6), normal(3, 6), budget=Budget(5))

@@ -1,4 +1,4 @@
-"""Doubts on maps where they are known, and models that abstain."""
+"""Uncertainties of maps where they are known, and models that abstain."""
 
 import math
 
@@ -27,7 +27,7 @@ def model_of(cell, init=torch.zeros_like, readout=None) -> EquilibriumModel:
 # ---- uncertainties ----
 
 
-def test_doubts_about_a_contraction_vanish_as_it_settles():
+def test_the_uncertainty_of_a_contraction_vanishes_as_it_settles():
     problem = affine(batch=12, n=8)
     model = model_of(problem)
     for uncertainty in (Residual(), Misalignment(restarts=3), Disagreement(regression=True)):
@@ -68,7 +68,7 @@ def test_indecision_is_that_of_the_weakest_position():
     assert found[2] < found[0] < found[1]
 
 
-def test_divergence_is_infinite_doubt_and_nobody_elses():
+def test_only_rows_that_diverge_have_infinite_uncertainty():
     x = column(1.0, -1.0, 2.0, -2.0)
     model = model_of(
         lambda z, x: torch.where(x > 0, expanding(z), z / 2),
@@ -82,7 +82,7 @@ def test_divergence_is_infinite_doubt_and_nobody_elses():
 
 
 @pytest.mark.parametrize("name", UNCERTAINTIES)
-def test_a_solve_that_is_known_is_not_needed_again(name):
+def test_a_given_output_is_not_solved_again(name):
     net = ConvNet(8).build(PrefixSum(), seed=0)
     x = PrefixSum().sample(12, 10, rng()).x
     budget = Budget(6)
@@ -115,7 +115,7 @@ def test_predict_answers_as_the_model_does():
 
 
 @pytest.mark.parametrize("name", UNCERTAINTIES)
-def test_predict_keeps_to_a_threshold(name):
+def test_predict_abstains_above_the_threshold(name):
     """What the calibration accepted, predict accepts on the same inputs, to the last bit."""
     net = ConvNet(8).build(PrefixSum(), seed=0)
     batch = PrefixSum().sample(60, 6, rng())

@@ -1,15 +1,15 @@
-"""Verdicts on maps whose long run is known."""
+"""Verdicts on maps with known long-run behaviour."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
-from test_doctor import CONTRACTION, QUICK, Looped, inputs, turned
+from looped import CONTRACTION, QUICK, Looped, inputs, turned
 
 from equilibria.diagnostics import diagnose, from_function
 from equilibria.diagnostics._convergence import Regime
-from equilibria.diagnostics.doctor.report import AlignmentRow, Curve
+from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, AnswerCurve
 from equilibria.diagnostics.doctor.verdict import judge
 
 
@@ -40,7 +40,7 @@ class TestVerdicts:
         assert explosion.alignment[0].diverged > 0
         assert "nan" not in " ".join(explosion.verdict.sentences)
 
-    def test_cycles_are_told_with_their_period(self):
+    def test_cycles_have_their_period(self):
         report = diagnose(Looped(lambda z, x: turned(z - x, 120) + x + 0.1), inputs(), **QUICK)
         assert report.verdict.behaviour == "cycles"
         assert report.periods == {"3": 24}
@@ -52,7 +52,7 @@ class TestVerdicts:
         assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # which means nothing, and that is said
         assert "means nothing" in report.verdict.sentences[1]
 
-    def test_resting_at_zero(self):
+    def test_a_limit_of_zero(self):
         """A map that forgets ends there from anywhere; one with a saddle there only from its usual start."""
         forgets = diagnose(Looped(lambda z, x: 0.5 * z), inputs(), **QUICK).verdict
         assert (forgets.behaviour, forgets.path_independent) == ("ignores its input", None)
@@ -81,12 +81,12 @@ class TestVerdicts:
         assert 6 <= best <= 11
         assert f"after {best} steps" in report.verdict.sentences[2]
 
-    def test_starts_that_explode_are_no_agreement(self):
+    def test_restarts_that_diverge_are_path_dependence(self):
         report = diagnose(Looped(lambda z, x: torch.where(z.abs() > 20, z * z, 0.5 * z + x)), inputs(), **QUICK)
         assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)
         assert report.alignment[2].diverged > 0
         assert report.verdict.path_independent is False
-        assert "(noise x 10) it diverges" in report.verdict.sentences[1]
+        assert "restarts from noise x 10 diverge" in report.verdict.sentences[1]
 
     @pytest.mark.parametrize("rate", [0.999, 0.9999])
     def test_slow_contractions_have_not_settled(self, rate):
@@ -100,16 +100,16 @@ class TestVerdicts:
         assert any("larger budget" in remedy for remedy in verdict.remedies)
 
     def test_slow_starts_are_not_taken_for_path_dependence(self):
-        """The usual start is the limit; others are on their way to it."""
+        """The usual start is the limit; restarts are still approaching it."""
         slow = Looped(lambda z, x: 0.99 * z + 0.01 * x)
         slow.init = lambda x: x.clone()
         verdict = diagnose(slow, inputs(), **{**QUICK, "budget": 200}).verdict
         assert verdict.behaviour == "settles"
         assert verdict.path_independent is None
-        assert "before it settles from other starts as well" in verdict.sentences[1]
+        assert "before restarts settle" in verdict.sentences[1]
         assert any("larger budget" in remedy for remedy in verdict.remedies)
 
-    def test_a_state_that_moves_under_an_answer_that_stays(self):
+    def test_a_moving_state_with_a_constant_answer(self):
         slow = Looped(lambda z, x: 0.98 * z + x)
         slow.readout = lambda z: torch.stack((z[:, 0], -z[:, 0]), 1)
         verdict = diagnose(slow, inputs(), **QUICK).verdict
@@ -117,7 +117,7 @@ class TestVerdicts:
         assert verdict.enough_steps == 1
         assert "not changed since step 1, but the state still moves" in verdict.sentences[2]
 
-    def test_the_answer_may_be_path_independent_alone(self):
+    def test_only_the_answer_may_be_path_independent(self):
         """Three numbers settle and are read; three stay what they were at the start."""
         half = torch.tensor([1.0, 1, 1, 0, 0, 0])
         memory = Looped(lambda z, x: torch.where(half > 0, 0.5 * z + 100 * x, z))
@@ -125,7 +125,7 @@ class TestVerdicts:
         report = diagnose(memory, inputs(), **QUICK)
         assert report.alignment[2].same_answer == 1
         assert report.verdict.path_independent is False
-        assert "the answer does not depend on the start, the state does" in report.verdict.sentences[1]
+        assert "the state depends on the start, but the answer does not" in report.verdict.sentences[1]
         assert "noise x 10" in report.verdict.sentences[1]
 
     def test_a_common_mean_does_not_hide_path_dependence(self):
@@ -136,9 +136,9 @@ class TestVerdicts:
         assert report.alignment[0].cosine > 0.999
         assert report.verdict.path_independent is False
 
-    def test_an_attack_counts_and_so_does_what_is_not_a_number(self):
+    def test_attacks_and_nan_count(self):
         same = AlignmentRow("swapped", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 72, 0.0, 0.0)
-        curve = Curve([1, 64], [1.0, 1.0], [1.0, 0.0], None, 1)
+        curve = AnswerCurve([1, 64], [1.0, 1.0], [1.0, 0.0], None, 1)
 
         def verdict(**attacked):
             attack = replace(same, start="an attack", **attacked)
@@ -155,7 +155,7 @@ class TestVerdicts:
         assert verdict(**nothing, diverged=72).path_independent is False
         assert verdict(**nothing).path_independent is False
 
-    def test_falls_of_the_order_of_rounding_do_not_hurt(self):
+    def test_a_fall_within_rounding_does_not_hurt(self):
         """It comes within 5e-6 of the targets, and ends 1e-5 beyond them."""
         beyond = Looped(lambda z, x: 0.5 * z + 0.5 * (1 + 1e-5) * x)
         assert diagnose(beyond, inputs(), inputs(), **QUICK).verdict.more_steps == "will not help"
@@ -175,12 +175,12 @@ class TestAnswersAlongACycle:
         return Looped(lambda z, x: torch.where((z == x) & turned_on(x), -x, x))
 
     @pytest.mark.parametrize("steps", [63, 64, 65])
-    def test_an_answer_that_changes_depends_on_when_one_stops(self, steps):
+    def test_an_answer_that_changes_depends_on_the_last_step(self, steps):
         report = diagnose(self.flips(), inputs(), **{**QUICK, "budget": steps})
         assert (report.verdict.behaviour, report.verdict.more_steps) == ("cycles", "will not help")
         assert report.verdict.enough_steps is None
         assert report.curve.along_cycles == 1
-        assert "depends on the step at which it stops" in report.verdict.sentences[2]
+        assert "depends on the step at which the solve stops" in report.verdict.sentences[2]
         assert "100% of the examples" in report.verdict.sentences[2]
         assert any("random depths" in remedy for remedy in report.verdict.remedies)
 
@@ -202,21 +202,21 @@ class TestAnswersAlongACycle:
         assert report.verdict.more_steps == "will not help"
         assert report.verdict.enough_steps is None
 
-    def test_an_answer_that_stays_is_an_answer(self):
-        """One number goes on changing its sign, and nobody reads it."""
+    def test_a_constant_answer_along_a_cycle(self):
+        """One number keeps changing its sign, but the readout ignores it."""
         clock = Looped(lambda z, x: torch.cat((0.5 * z[:, :-1] + x[:, :-1], torch.where(z[:, -1:] > 0, -1.0, 1.0)), 1))
         clock.readout = lambda z: z[:, :-1]
         report = diagnose(clock, inputs(), **QUICK)
         assert report.verdict.behaviour == "cycles"
         assert report.curve.along_cycles == 0
         assert (report.verdict.more_steps, report.verdict.enough_steps) == ("will not help", 1)
-        assert "answers stay the same from step 1 on" in report.verdict.sentences[2]
+        assert "answers do not change after step 1" in report.verdict.sentences[2]
 
-    def test_a_score_that_comes_and_goes_is_told_as_well(self):
+    def test_a_score_that_changes_along_a_cycle_is_reported(self):
         x = inputs()
         report = diagnose(self.flips(), x, x.argmax(1), **QUICK)
         assert report.verdict.more_steps == "will not help"
-        assert "depends on the step at which it stops" in report.verdict.sentences[2]
+        assert "depends on the step at which the solve stops" in report.verdict.sentences[2]
         assert "the score is best, 1, after 1 steps and 0 after 64" in report.verdict.sentences[2]
 
     def test_a_few_examples_are_enough(self):
@@ -227,19 +227,19 @@ class TestAnswersAlongACycle:
         assert (report.verdict.behaviour, report.verdict.more_steps) == ("settles", "will not help")
         assert "4% of the examples" in report.verdict.sentences[2]
 
-    def test_slow_convergence_is_no_cycle_even_if_it_alternates(self):
+    def test_slow_alternating_convergence_is_no_cycle(self):
         report = diagnose(Looped(lambda z, x: 0.001 * x - 0.999 * z + x), inputs(), **QUICK)
         assert report.curve.along_cycles == 0
         assert report.verdict.behaviour == "not settled within the budget"
         assert report.verdict.more_steps in ("may help", "will help")
         assert "stops" not in report.verdict.sentences[2]
 
-    def test_those_that_are_still_on_their_way_may_profit(self):
-        """A third flips for good, the others converge slowly."""
+    def test_more_steps_may_help_unsettled_examples(self):
+        """A third flips forever; the rest converge slowly."""
         some = inputs()[:, 0].sort().values[15].item()
         both = Looped(lambda z, x: torch.where(x[:, :1] > some, torch.where(z == x, -x, x), 0.98 * z + 0.02 * x))
         both.init = lambda x: -x
         verdict = diagnose(both, inputs(), **{**QUICK, "budget": 40}).verdict
         assert verdict.behaviour == "not settled within the budget"
         assert verdict.more_steps in ("may help", "will help")
-        assert "for 33% of the examples it depends on the step at which it stops" in verdict.sentences[2]
+        assert "for 33% of the examples it depends on the step at which the solve stops" in verdict.sentences[2]

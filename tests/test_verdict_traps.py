@@ -1,11 +1,11 @@
-"""Verdicts where something looks like something else: what all limits share, rounding, chance, a few odd examples."""
+"""Verdicts on misleading cases: a common part of all limits, rounding, randomness, a few odd examples."""
 
 import math
 
 import pytest
 import torch
+from looped import CONTRACTION, QUICK, Looped, inputs
 from problems import rng
-from test_doctor import CONTRACTION, QUICK, Looped, inputs
 
 from equilibria import Budget
 from equilibria.diagnostics import Regime, convergence, diagnose, from_function, sensitivity
@@ -28,7 +28,7 @@ def shifted(z):
     return torch.cat((torch.zeros_like(z[:, :1]), z[:, :-1]), 1)
 
 
-class TestWhatAllLimitsShare:
+class TestCommonPart:
     @pytest.mark.parametrize(
         ("budget", "independent"), [(14, None), (64, True)]
     )  # 14 steps have hardly brought it there
@@ -40,19 +40,19 @@ class TestWhatAllLimitsShare:
         assert report.regimes == {"fixed point": 24}
         assert (report.verdict.behaviour, report.verdict.path_independent) == ("settles", independent)
 
-    def test_regimes_and_shares_are_not_measured_by_it(self):
+    def test_regimes_and_sensitivity_ignore_the_common_part(self):
         model = Looped(lambda z, x: 0.5 * z + 0.1 * x + 10_000)
         assert sensitivity(model, inputs(), budget=Budget(60), rng=rng()).share > 0.99
         assert convergence(model, inputs(), budget=Budget(60)).count(Regime.FIXED_POINT) == 24
 
-    def test_a_collapse_is_not_told_to_look_longer(self):
+    def test_a_collapse_does_not_ask_for_a_larger_budget(self):
         verdict = diagnose(Looped(lambda z, x: torch.tanh(0.5 * z + 1)), inputs(), **QUICK).verdict
         assert verdict.behaviour == "ignores its input"
         assert len(verdict.remedies) == 1
         assert "Inject the input" in verdict.remedies[0]
 
 
-class TestExamplesThatDiffer:
+class TestDifferentExamples:
     @pytest.mark.parametrize(
         ("slow", "regimes"),
         [(1.0, {"drift": 16, "fixed point": 8}), (0.99995, {"not settled": 16, "fixed point": 8})],
@@ -72,7 +72,7 @@ class TestExamplesThatDiffer:
 
     @pytest.mark.parametrize("place", [3, 20])
     @pytest.mark.parametrize("numbers", [False, True])
-    def test_one_that_diverges_is_told_of_and_does_not_speak_for_the_others(self, place, numbers):
+    def test_one_that_diverges_is_reported_and_does_not_affect_the_verdict(self, place, numbers):
         model, x = at_rates([0.5] * place + [3.0] + [0.5] * (39 - place))
         targets = 2 * x[:, :4] if numbers else None
         report = diagnose(model, x, targets, budget=200, restarts=3)
@@ -83,13 +83,13 @@ class TestExamplesThatDiffer:
         assert report.curve.unchanged[-1] == 1
         assert report.attacked == pytest.approx(1, abs=1e-5)
 
-    def test_nothing_is_attacked_where_everything_diverges(self):
+    def test_the_attack_is_skipped_if_everything_diverges(self):
         report = diagnose(Looped(lambda z, x: 3 * z + x), inputs(), inputs().argmax(1), budget=200, restarts=3)
         assert (report.attacked, report.attacked_score) == (None, None)
-        assert "Without the attack, as the usual solves diverge." in report.notes
+        assert "The attack was skipped because the usual solves diverge." in report.notes
 
 
-class TestMovingOn:
+class TestMovingStates:
     @pytest.mark.parametrize("stretch", [1.0, 5.0])  # along one side: the steps of an ellipse are not equally long
     def test_a_slow_spiral_has_not_settled(self, stretch):
         along = torch.diag(torch.tensor([1.0, stretch]))
@@ -101,7 +101,7 @@ class TestMovingOn:
         assert report.verdict.path_independent is None
 
     @pytest.mark.parametrize("pull", [0.0, 0.5])
-    def test_a_circle_that_is_never_left_is_no_slow_spiral(self, pull):
+    def test_a_circle_is_no_slow_spiral(self, pull):
         """An attracting circle has a spectral radius below 1 all around, and yet nothing on it comes closer."""
 
         def step(z, x):
@@ -112,36 +112,40 @@ class TestMovingOn:
         model = from_function(step, init=torch.zeros_like, readout=lambda z: z)
         report = diagnose(model, inputs()[:, :2], **QUICK)
         assert pull == 0 or (report.contraction or 1) < 0.99
-        assert report.verdict.behaviour == "wanders"
+        assert report.verdict.behaviour == "is quasi-periodic"
 
     @pytest.mark.parametrize("period", [20, 50**0.5])
-    def test_answers_on_the_way_of_a_wanderer_depend_on_when_one_stops(self, period):
+    def test_answers_along_a_quasi_periodic_path_depend_on_the_last_step(self, period):
         step = turn(2 * math.pi / period)
         model = from_function(lambda z, x: (z - x) @ step.T + x + 0.1, init=torch.zeros_like, readout=lambda z: z)
         verdict = diagnose(model, inputs()[:, :2], **{**QUICK, "budget": 120}).verdict
-        assert (verdict.behaviour, verdict.more_steps, verdict.enough_steps) == ("wanders", "will not help", None)
-        assert "depends on the step at which it stops: it goes on changing for" in verdict.sentences[2]
+        assert (verdict.behaviour, verdict.more_steps, verdict.enough_steps) == (
+            "is quasi-periodic",
+            "will not help",
+            None,
+        )
+        assert "depends on the step at which the solve stops: it keeps changing for" in verdict.sentences[2]
 
-    def test_what_drifts_may_collect_what_it_needs(self):
+    def test_more_steps_may_help_a_drifting_state(self):
         x = torch.eye(2).repeat(10, 1)
         model = from_function(lambda z, x: z + 0.01 * x, init=lambda x: 5 * (1 - x), readout=lambda z: z)
         early, late = (diagnose(model, x, x.argmax(1), **{**QUICK, "budget": steps}) for steps in (200, 600))
         assert (early.score, late.score) == (0, 1)
         assert early.verdict.more_steps == "may help"
 
-    def test_the_memory_of_a_chain_is_measured_after_it_has_left(self):
+    def test_the_influence_of_the_start_is_measured_after_all_steps(self):
         chain = Looped(lambda z, x: 0.3 * z + 0.8 * shifted(z) + x)
         report = diagnose(chain, torch.randn(8, 64, generator=rng()), **{**QUICK, "budget": 200})
         assert report.start_influence_steps == 200
         assert report.start_influence == pytest.approx(0, abs=1e-6)
         assert (report.contraction or 1) < 0.6
 
-    def test_where_that_takes_too_much_memory_the_steps_are_told(self):
+    def test_fewer_steps_are_unrolled_if_memory_is_short(self):
         report = diagnose(CONTRACTION, torch.randn(4, 3000, generator=rng()), **{**QUICK, "budget": 100})
         assert report.start_influence_steps == 50
 
 
-class TestAnswersThatAreHardlyApart:
+class TestCloseAnswers:
     def test_numbers_at_zero(self):
         x = inputs()[:, :1].clone()
         x[3] = 0
@@ -164,18 +168,18 @@ class TestAnswersThatAreHardlyApart:
         verdict = diagnose(Looped(lambda z, x: 0.9 * z + x), x, 10 * x, **{**QUICK, "budget": 200}).verdict
         assert (verdict.behaviour, verdict.path_independent) == ("settles", True)
 
-    def test_numbers_that_may_be_meant_as_truth_values(self):
+    def test_numeric_targets_that_are_0_or_1_get_a_note(self):
         summed = Looped(CONTRACTION.step)
         summed.readout = lambda z: z.sum(1)
         right = inputs().sum(1) > 0
         report = diagnose(summed, inputs(), right.float(), **QUICK)
         assert math.isfinite(report.score or math.nan)
-        assert any("give truth values" in note for note in report.notes)
+        assert any("pass bool" in note for note in report.notes)
         assert diagnose(summed, inputs(), right, **QUICK).notes == []
 
 
-class TestChance:
-    def test_one_example_more_or_less_is_no_fall(self):
+class TestRandomness:
+    def test_an_insignificant_fall_is_not_reported(self):
         """Labels are random, so that no step is better than another."""
         for seed in range(6):
             mix = 0.3 * torch.randn(4, 4, generator=rng(seed))
@@ -185,17 +189,17 @@ class TestChance:
             assert report.curve.best is None
             assert report.verdict.more_steps != "hurt"
 
-    def test_a_fall_of_many_is_one(self):
+    def test_a_significant_fall_is_reported(self):
         """At first the largest number is the answer, in the end always the first."""
         first = torch.eye(6)[:1]
         leaves = Looped(lambda z, x: torch.where(z.abs().sum(1, keepdim=True) > 0, 0.9 * z + first, x))
         report = diagnose(leaves, inputs(), inputs().argmax(1), **QUICK)
         assert (report.curve.best, report.verdict.more_steps) == (1, "hurt")
 
-    def test_a_random_step_is_told(self):
+    def test_a_random_step_is_reported(self):
         noise = rng()
         noisy = Looped(lambda z, x: 0.5 * z + x + 0.05 * torch.randn(z.shape, generator=noise))
         report = diagnose(noisy, inputs(), **QUICK)
         assert any("two calls on the same state differ" in note for note in report.notes)
         assert report.verdict.path_independent is None
-        assert "chance alone may lead as far apart" in report.verdict.sentences[1]
+        assert "the random step alone may explain the distances" in report.verdict.sentences[1]

@@ -1,7 +1,7 @@
 """Equilibrium models: networks whose answer is the state that a learned map settles on."""
 
 from equilibria.core.budget import Budget, Keep
-from equilibria.core.loop import Solver, solve
+from equilibria.core.loop import Solver, Stepwise, solve
 from equilibria.core.solution import Solution, Status, Step
 from equilibria.core.think import Thought, Unchanged, Why
 from equilibria.diagnostics import diagnose
@@ -31,6 +31,7 @@ __all__ = [
     "Solver",
     "Status",
     "Step",
+    "Stepwise",
     "Thought",
     "Unchanged",
     "Why",

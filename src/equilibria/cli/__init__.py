@@ -9,12 +9,12 @@ from typing import Annotated
 
 import tyro
 
-from equilibria.cli.attack import Attack
-from equilibria.cli.diagnose import Diagnose
+from equilibria.cli.attack import AttackCommand
+from equilibria.cli.diagnose import DiagnoseCommand
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.explore import Explore
 from equilibria.cli.listing import List
-from equilibria.cli.measure import Measure
+from equilibria.cli.measure import MeasureCommand
 from equilibria.cli.quickstart import Quickstart
 from equilibria.cli.reproduce import Reproduce
 from equilibria.cli.sweep import Sweep
@@ -38,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[List, tyro.conf.subcommand("list")]
             | Annotated[Train, tyro.conf.subcommand("train", default=train)]
             | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-            | Annotated[Measure, tyro.conf.subcommand("measure")]
-            | Annotated[Attack, tyro.conf.subcommand("attack")]
-            | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
+            | Annotated[MeasureCommand, tyro.conf.subcommand("measure")]
+            | Annotated[AttackCommand, tyro.conf.subcommand("attack")]
+            | Annotated[DiagnoseCommand, tyro.conf.subcommand("diagnose")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")]
             | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
             | Annotated[Explore, tyro.conf.subcommand("explore")],

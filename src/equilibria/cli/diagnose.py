@@ -22,7 +22,7 @@ from equilibria.training.measurement import SEED
 
 
 class Case(NamedTuple):
-    """What is to be diagnosed."""
+    """A model with the inputs to diagnose it on."""
 
     model: Any
     inputs: Tensor
@@ -32,31 +32,31 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Diagnose:
-    """Say what a looped model does: does it settle, does its start matter, will more steps help, what to trust.
+class DiagnoseCommand:
+    """Diagnose a looped model: does it settle, does its start matter, will more steps help, which answers to trust.
 
-    WHAT is the folder of a run, or `module:object` for a model of your own, where the object, or what it returns
-    when it is called, is (model, inputs) or (model, inputs, targets).
+    WHAT is the folder of a run, or `module:object` for a model of your own. The object, or what it returns when called,
+    is (model, inputs) or (model, inputs, targets).
     """
 
     what: tyro.conf.Positional[str]
     """Folder of a run, or module:object."""
     difficulty: float | None = None
-    """Of a run's task; left out: the first that is measured during training."""
+    """Difficulty of the run's task. Defaults to the first that the recipe evaluates."""
     steps: int = 0
-    """Of every solve; 0: those of the evaluation at that difficulty, or 200."""
+    """Steps of every solve. 0 takes the steps of the recipe's evaluation at that difficulty, or 200."""
     examples: int = 64
-    """How many inputs."""
+    """Number of inputs."""
     restarts: int = 5
-    """Other starts per example."""
+    """Restarts per example."""
     no_attack: Flag = False
-    """Do not search for adversarial starts."""
+    """Skip the search for adversarial starts."""
     html: Path | None = None
-    """Also write a page with figures."""
+    """Also write an HTML page with figures to this file."""
     threads: int = 0
-    """Threads of torch; 0 leaves torch's choice."""
+    """Number of PyTorch threads. 0 keeps PyTorch's default."""
     json: Flag = False
-    """Print the report as JSON, and nothing else, on standard output."""
+    """Print only JSON on standard output."""
 
     def run(self) -> int:
         use_threads(self.threads)
@@ -67,7 +67,7 @@ class Diagnose:
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
             bar = progress.add_task("", total=1.0)
-            report = diagnose(
+            diagnosis = diagnose(
                 case.model,
                 case.inputs,
                 case.targets,
@@ -76,30 +76,30 @@ class Diagnose:
                 higher_is_better=case.higher_is_better,
                 restarts=self.restarts,
                 attacks=not self.no_attack,
-                watch=lambda what, share: progress.update(bar, description=what, completed=share),
+                on_progress=lambda name, share: progress.update(bar, description=name, completed=share),
             )
         if self.html:
-            report.save_html(self.html)
+            diagnosis.save_html(self.html)
             console.print(f"wrote {self.html}", soft_wrap=True)
         if self.json:
-            print(report.to_json(), end="")
+            print(diagnosis.to_json(), end="")
         else:
-            console.print(report)
+            console.print(diagnosis)
         return 0
 
     def _case(self) -> tuple[Case, int]:
         if self.examples < 2:
-            raise ValueError(f"--examples must be >= 2, got {self.examples}; examples are compared with each other")
+            raise ValueError(f"--examples must be >= 2, got {self.examples}; a diagnosis compares examples")
         if (Path(self.what) / "recipe.json").is_file():
-            return self._of_a_run(Run(self.what))
+            return self._run_case(Run(self.what))
         module, colon, name = self.what.partition(":")
         if not (module and colon and name):
             raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
         if self.difficulty is not None:
-            raise ValueError(f"--difficulty is for runs, whose task makes the inputs; {self.what} brings its own")
-        return self._of_an_object(module, name), self.steps or 200
+            raise ValueError(f"--difficulty is for runs, whose task makes the inputs; {self.what} has its own inputs")
+        return self._object_case(module, name), self.steps or 200
 
-    def _of_a_run(self, run: Run) -> tuple[Case, int]:
+    def _run_case(self, run: Run) -> tuple[Case, int]:
         recipe = run.recipe
         points = dict(recipe.evaluation.at) or {point[0]: point[1] for point in recipe.evaluation.finally_at}
         difficulty: Any = self.difficulty
@@ -111,13 +111,13 @@ class Diagnose:
         batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
 
         def score(prediction: Tensor, targets: Tensor) -> Tensor:
-            return task.score(prediction, Batch(batch.x, targets, difficulty))  # a task may want to see the input
+            return task.score(prediction, Batch(batch.x, targets, difficulty))  # a task may need the input
 
         steps = self.steps or points.get(difficulty, 200)
         return Case(run.model(), batch.x, batch.y, score, task.higher_is_better), steps
 
-    def _of_an_object(self, module: str, name: str) -> Case:
-        sys.path.insert(0, os.getcwd())  # as python -m does
+    def _object_case(self, module: str, name: str) -> Case:
+        sys.path.insert(0, os.getcwd())  # like python -m
         try:
             thing = importlib.import_module(module)
             for part in name.split("."):
@@ -126,8 +126,8 @@ class Diagnose:
             raise ValueError(f"cannot find {module}:{name}: {error}") from error
         if isinstance(thing, nn.Module) or hasattr(thing, "step"):
             raise ValueError(
-                f"{module}:{name} is a model without inputs; make it (model, inputs) or (model, inputs, targets), or a "
-                "function that returns that"
+                f"{module}:{name} is a model without inputs; name a tuple (model, inputs) or (model, inputs, "
+                "targets), or a function that returns one"
             )
         case = thing() if callable(thing) else thing
         if not isinstance(case, tuple) or not 2 <= len(case) <= 3:
@@ -141,6 +141,6 @@ class Diagnose:
             raise ValueError(f"inputs and targets of {module}:{name} must be tensors, got {kinds}")
         if targets is None:
             return Case(model, inputs[: self.examples])
-        if len(inputs) != len(targets):  # which is told by whoever compares them; cut, they might seem to fit
+        if len(inputs) != len(targets):  # `diagnose` raises; cutting both could hide the mismatch
             return Case(model, inputs, targets)
         return Case(model, inputs[: self.examples], targets[: self.examples])

@@ -1,7 +1,6 @@
 """`equilibria measure`."""
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from rich.table import Table
 
 from equilibria.cli.options import Flag, use_threads
 from equilibria.core.budget import Budget
-from equilibria.diagnostics import Alignment, Estimate, Noise, OtherStart, Swapped, Zeros, alignment_score, bootstrap
+from equilibria.diagnostics import Alignment, Estimate, Noise, Restart, Swapped, ZeroState, alignment_score, bootstrap
+from equilibria.io.files import jsonable
 from equilibria.io.folders import load
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
@@ -23,7 +23,7 @@ from equilibria.tasks import Batch, Task
 from equilibria.training import Evaluation, Run
 from equilibria.training.measurement import SEED
 
-MEASURES = {  # how people read the fields of an Agreement
+NAMES = {  # of the fields of an Agreement
     "cosine": "AA",
     "centred": "AA, centred",
     "gaussian": "Gaussian kernel",
@@ -35,14 +35,14 @@ MEASURES = {  # how people read the fields of an Agreement
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured at one difficulty."""
+    """The measurements at one difficulty."""
 
     difficulty: Any
     steps: int
     examples: int
-    settled: int  # examples that came to rest, or to a cycle, within the steps; of the others AA says less
-    score: float  # the mean: AA without it is half of the story
-    alignments: list[Alignment]  # one per start
+    settled: int  # examples that reached a fixed point or a cycle; AA says less about the others
+    score: float  # mean; AA alone says nothing about accuracy
+    alignments: list[Alignment]  # one per kind of restart
 
     def __str__(self) -> str:
         settled = f"{self.settled} of {self.examples} settled"
@@ -50,46 +50,46 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """Measure whether nets end in the same state wherever they start: the AA score and its relatives.
+class MeasureCommand:
+    """Measure whether nets reach the same limit from every start: the AA score and related measures.
 
-    Other starts are the states of other examples, noise, and zeros (if the net does not start there anyway).
-    Intervals are bootstrapped over examples. Solves that diverged are counted and left out.
+    Restarts begin from the limits of other examples, from noise, and from zero unless that is the usual start.
+    Intervals are bootstrapped over examples. Solves that diverge are counted and excluded from the means.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of finished runs, or of saved models of which the task is known."""
+    """Folders of finished runs, or of saved models with a known task."""
     at: tuple[tuple[float, int], ...] = ()
-    """Pairs of a difficulty and a number of steps; left out: those at which the recipe evaluates."""
+    """Pairs of a difficulty and a number of steps. Defaults to those of the recipe's evaluation."""
     examples: int = 0
-    """Instances of each difficulty; 0: as many as the recipe says."""
+    """Instances of each difficulty. 0 takes the number of the recipe's evaluation."""
     restarts: int = 10
-    """Other starts of each kind for each example."""
+    """Restarts of each kind per example."""
     noise: tuple[float, ...] = (0.1, 1.0, 10.0)
-    """Sizes of the noise, in units of the state that an example usually ends in."""
+    """Scales of the noise, relative to the usual limit of each example."""
     solver: Literal["picard", "anderson", "broyden"] | None = None
-    """Solve with this one; left out: the net's own."""
+    """Solver to use. Defaults to the one of the net."""
     tol: float | None = None
-    """Examples stop at this relative residual; left out: the recipe's."""
+    """Relative residual at which examples stop. Defaults to the recipe's."""
     level: float = 0.95
-    """Of the intervals."""
+    """Level of the intervals."""
     seed: int = SEED
-    """Decides instances and starts."""
+    """Seed of instances and restarts."""
     threads: int = 0
-    """Threads of torch; 0 leaves torch's choice."""
+    """Number of PyTorch threads. 0 keeps PyTorch's default."""
     json: Flag = False
-    """Print JSON, and nothing else, on standard output."""
+    """Print only JSON on standard output."""
 
     def run(self) -> int:
         if not self.runs:
             raise ValueError("name the folder of at least one run; `equilibria list runs` shows them")
-        bootstrap(torch.ones(1), level=self.level)  # raises if the level is impossible, before any work is done
+        bootstrap(torch.ones(1), level=self.level)  # raises early if the level is impossible
         noise = [Noise(scale) for scale in self.noise]
         use_threads(self.threads)
         console, results = Console(stderr=self.json), []
         for folder in self.runs:
             points = []
-            for point in self._measured(folder, noise, console):
+            for point in self._points(folder, noise, console):
                 if self.json:
                     points.append(self._as_data(point))
                 else:
@@ -100,17 +100,17 @@ class Measure:
             print(json.dumps(results, allow_nan=False))
         return 0
 
-    def _measured(self, folder: Path, noise: list[Noise], console: Console) -> Iterator[Point]:
-        model, task, evaluation = _opened(folder)
+    def _points(self, folder: Path, noise: list[Noise], console: Console) -> Iterator[Point]:
+        model, task, evaluation = _load(folder)
         at = [(int(one) if one.is_integer() else one, steps) for one, steps in self.at] or list(evaluation.at)
         at = at or [(difficulty, steps) for difficulty, steps, *_ in evaluation.finally_at]
         if not at:
-            raise ValueError(f"nothing says where to measure {folder}; give --at DIFFICULTY STEPS")
+            raise ValueError(f"the recipe of {folder} has no evaluation; pass --at DIFFICULTY STEPS")
         examples = self.examples or evaluation.examples
         if not 1 <= self.restarts < examples:
             raise ValueError(
-                f"--restarts {self.restarts} does not fit {examples} examples: an example needs that many other ones; "
-                "raise --examples or lower --restarts"
+                f"--restarts must be between 1 and {examples - 1}, got {self.restarts}: the restarts of an example "
+                "begin from different other examples; change --restarts or --examples"
             )
         tol = evaluation.tol if self.tol is None else self.tol
         device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -139,7 +139,7 @@ class Measure:
                 yield _point(model, task, batch, steps, found)
 
     def _estimates(self, alignment: Alignment) -> dict[str, dict[str, Estimate]]:
-        """By space and measure."""
+        """Estimates by space and measure."""
         return {
             space: {name: bootstrap(values, level=self.level) for name, values in agreement._asdict().items()}
             for space, agreement in (("state", alignment.state), ("readout", alignment.readout))
@@ -150,28 +150,28 @@ class Measure:
         for one in point.alignments:
             counts = {"start": str(one.start), "solves": one.solves, "diverged": int(one.diverged.sum())}
             estimates = {
-                space: {name: _finite(estimate._asdict()) for name, estimate in measures.items()}
+                space: {name: estimate._asdict() for name, estimate in measures.items()}
                 for space, measures in self._estimates(one).items()
             }
             starts.append(counts | estimates)
-        return _finite({**vars(point), "alignments": starts})
+        return jsonable({**vars(point), "alignments": starts})
 
     def _tables(self, point: Point) -> Iterator[Table]:
-        """One for each start."""
+        """One table per kind of restart."""
         for one in point.alignments:
             title = f"from {one.start}: {int(one.diverged.sum())} of {one.solves * len(one.diverged)} solves diverged"
             table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
-            table.add_column(min_width=max(map(len, MEASURES.values())), no_wrap=True)
+            table.add_column(min_width=max(map(len, NAMES.values())), no_wrap=True)
             for heading in ("state", f"{self.level:.0%}", "readout", f"{self.level:.0%}"):
                 table.add_column(heading, justify="right", no_wrap=True)
             estimates = self._estimates(one)
-            for name, measure in MEASURES.items():
-                table.add_row(measure, *(text for space in estimates.values() for text in _shown(space[name])))
+            for name, measure in NAMES.items():
+                table.add_row(measure, *(text for space in estimates.values() for text in _cells(space[name])))
             yield table
 
 
-def _opened(folder: Path) -> tuple[EquilibriumModel, Task, Evaluation]:
-    """The net in a folder, what it is for, and how it wants to be evaluated."""
+def _load(folder: Path) -> tuple[EquilibriumModel, Task, Evaluation]:
+    """The net in a folder, its task and its evaluation."""
     if (folder / "recipe.json").is_file():
         run = Run(folder)
         return run.model(), run.recipe.task, run.recipe.evaluation
@@ -186,18 +186,11 @@ def _point(model: EquilibriumModel, task: Task, batch: Batch, steps: int, found:
     return Point(batch.difficulty, steps, len(scores), int(usual.settled.sum()), scores.double().mean().item(), found)
 
 
-def _starts(model: EquilibriumModel, x: torch.Tensor, noise: list[Noise]) -> list[OtherStart]:
+def _starts(model: EquilibriumModel, x: torch.Tensor, noise: list[Noise]) -> list[Restart]:
     with torch.no_grad():
         at_zero = not bool(model.init(*model.inject(x[:1])).any())
-    return [Swapped(), *([] if at_zero else [Zeros()]), *noise]
+    return [Swapped(), *([] if at_zero else [ZeroState()]), *noise]
 
 
-def _shown(estimate: Estimate) -> tuple[str, str]:
+def _cells(estimate: Estimate) -> tuple[str, str]:
     return f"{estimate.value:.4f}", f"{estimate.low:.4f} to {estimate.high:.4f}"
-
-
-def _finite(line: dict[str, Any]) -> dict[str, Any]:
-    """As JSON can hold it: numbers that are not finite become null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in line.items()
-    }

@@ -1,0 +1,1 @@
+"""Solve fixed points: the loop, what it may spend and what it returns. Nothing here is learned."""

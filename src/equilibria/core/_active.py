@@ -1,4 +1,7 @@
-"""The active set: the samples that are still being solved, and the answers of those that are done."""
+"""The active rows of a batch: their states, one step of them, and compaction when enough rows have finished.
+
+Only the loop uses this class, and only this class writes its fields.
+"""
 
 from __future__ import annotations
 
@@ -12,189 +15,255 @@ from torch import Tensor
 
 from equilibria.core._cycles import Window
 from equilibria.core._tree import is_channels_last, take
-from equilibria.core.solution import Solution, Step
+from equilibria.core.solution import ACTIVE, Solution, Status, Step
 
-# Rows that are done stay in the batch as ballast until they are this share of it: gathering the others
-# costs about as much as a solver's step, so it has to pay for itself.
-BALLAST = 1 / 8
-CLOSED_OVER = "rows that are done leave the batch, so pass what differs between samples as injection"
+# Finished rows stay in the batch until they are this share of it. Gathering the active rows costs about as much
+# as a solver's step, so it must be worth it.
+COMPACT_AT = 1 / 8
+CLOSED_OVER = "finished rows leave the batch, so pass what differs between samples as injection"
 
 
 class ActiveSet:
-    """Rows of a batch that leave it when they are done, by `retire` and then `compact`."""
+    """Rows that are solved together and leave the batch once they have finished."""
 
-    def __init__(self, z0: Tensor, injection: tuple, *, compact: bool, trace_steps: int) -> None:
-        self.shape, self.dtype, self._flat = z0.shape[1:], z0.dtype, z0.ndim == 2
+    def __init__(
+        self,
+        f: Callable[..., Tensor],
+        propose: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
+        z0: Tensor,
+        injection: tuple,
+        *,
+        compact: bool,
+        trace_steps: int,
+        residual: Tensor | None = None,
+    ) -> None:
+        self._f, self._propose, self._injection, self._compacts = f, propose, injection, compact
+        self._shape, self._dtype, self._is_flat = z0.shape[1:], z0.dtype, z0.ndim == 2
         self._channels_last = is_channels_last(z0)
-        z = (z0.movedim(1, -1) if self._channels_last else z0).reshape(len(z0), self.shape.numel())
-        # Small steps vanish in half precision, so there we iterate in float32 and only evaluate in half.
-        self.z = z.float() if self.dtype.itemsize < 4 else z  # (rows, n)
+        z = (z0.movedim(1, -1) if self._channels_last else z0).reshape(len(z0), self._shape.numel())
+        # Half precision rounds small steps away, so the solver then iterates in float32. Only f runs in half.
+        self._is_half = self._dtype.itemsize < 4
+        self.z = z.float() if self._is_half else z  # (rows, n)
         self.fz = self.z  # (rows, n)
-        self.injection = injection
         self.memory: Any = None
-        self.window: Window | None = None
-        self.rows = torch.arange(len(z0), device=z0.device)  # (rows,) their places in the batch
-        self.running = torch.ones_like(self.rows, dtype=torch.bool)  # (rows,) the others are ballast
-        self.residual = self.z.new_full((len(z0),), math.inf)  # (rows,)
-        self._count, self._ballast = len(z0), 0  # rows, and how many of them are done
-        self._compacts = compact
+        self._window: Window | None = None
+        self.rows = torch.arange(len(z0), device=z0.device)  # (rows,) their indices in the batch
+        self.mask = torch.ones_like(self.rows, dtype=torch.bool)  # (rows,) which of them are active
+        self.residual = self.z.new_full((len(z0),), math.inf) if residual is None else residual.clone()  # (rows,)
+        self._count, self._finished = len(z0), 0
         # One block for all steps: small tensors kept from every step would fragment the heap by a state each.
         self._trace = self.z.new_empty(trace_steps, len(z0))
         self._traced = 0
-        self._answer: Solution | None = None  # of the whole batch, from the moment a row is done
+        self._solution: Solution | None = None  # of the whole batch, once a row has finished
 
     def __len__(self) -> int:
-        return self._count - self._ballast
+        """The number of active rows."""
+        return self._count - self._finished
 
-    def state(self, z: Tensor) -> Tensor:
-        """Flat rows in the shape and dtype that f knows."""
-        z = z if z.dtype == self.dtype else z.to(self.dtype)
-        if self._channels_last:
-            channels, *places = self.shape
-            return z.view(-1, *places, channels).movedim(-1, 1)
-        return z if self._flat else z.view(-1, *self.shape)
+    def set_memory(self, memory: Any) -> None:
+        """Replace the solver's memory by one for the present rows."""
+        self.memory = memory
 
-    def evaluate(self, f: Callable[..., Tensor], *, check: bool) -> None:
-        """One cell evaluation: fz = f(z, *injection)."""
-        z = self.state(self.z)
-        if self.dtype != self.z.dtype:
-            self.z = self._flattened(z)  # the state that f sees is the one that is measured
-        version = z._version if check and not z.is_inference() else None
-        try:
-            fz = f(z, *self.injection)
-        except RuntimeError as error:
-            if self._answer is not None:
-                error.add_note(f"Only {len(z)} rows are left in the batch: {CLOSED_OVER}.")
-            raise
-        if check or self._answer is not None:
-            self._check_image(z, fz)
-        if version is not None and z._version != version:
-            raise ValueError("f wrote into its state, or into a tensor that it returned before; return a new tensor")
-        self.fz = self._flattened(fz)
-
-    def advance(self, f: Callable[..., Tensor], propose: Callable, *, steps: int) -> None:
-        """Steps at which nothing is looked at, as bare as a loop can be."""
-        z, memory, injection, flat = self.z, self.memory, self.injection, self._flat and self.dtype == self.z.dtype
+    def advance(self, steps: int) -> None:
+        """Take steps without checking or measuring them: as little as a loop can do."""
+        f = self._f if self._solution is None else self._checked_f
+        z, memory, propose = self.z, self.memory, self._propose
         for _ in range(steps):
-            state = z if flat else self.state(z)
-            fz = f(state, *injection)
-            if self.dtype != z.dtype:
-                z = self._flattened(state)  # as in `evaluate`: the solver goes on from what f saw
-            z, memory = propose(z, fz if flat and fz.dtype == z.dtype else self._flattened(fz), memory)
+            z, memory = propose(*self._image(f, z), memory)
         self.z, self.memory = z, memory
 
-    def _check_image(self, z: Tensor, fz: Any) -> None:
-        if not isinstance(fz, Tensor):
-            raise TypeError(
-                f"f must return a tensor like its state, got {type(fz).__name__}; return the next state alone"
-            )
-        if fz.shape != z.shape:
-            remedy = (
-                "it must keep the shape (check padding, stride and width of the cell, or the shape of z0)"
-                if self._answer is None
-                else CLOSED_OVER
-            )
-            raise ValueError(f"f turned a state of shape {tuple(z.shape)} into {tuple(fz.shape)}; {remedy}")
-        if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):
-            raise ValueError(f"f turned a state of {z.dtype} into {fz.dtype}; convert z0, the injection or the cell")
+    def evaluate(self, *, check: bool) -> None:
+        """The first half of a step: fz = f(z, *injection)."""
+        f = self._checked_f if check or self._solution is not None else self._f
+        self.z, self.fz = self._image(f, self.z)
 
-    def _flattened(self, state: Tensor) -> Tensor:
-        """The opposite of `state`: flat rows in the precision that we iterate in."""
+    def propose(self) -> None:
+        """The second half of a step: the solver's next state."""
+        self.z, self.memory = self._propose(self.z, self.fz, self.memory)
+        if self._window is not None:
+            self._window.observe(self.z)
+
+    def _image(self, f: Callable[..., Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
+        """z and f(z), (rows, n) each; in half precision, z as f saw it."""
+        state = z if self._is_flat and not self._is_half else self.unflatten(z)
+        fz = f(state, *self._injection)
+        if self._is_half:
+            z = self._flatten(state)
+        return z, fz if self._is_flat and fz.dtype == z.dtype else self._flatten(fz)
+
+    def unflatten(self, z: Tensor) -> Tensor:
+        """Flat rows, (rows, n), in the shape and dtype that f expects."""
+        z = z if z.dtype == self._dtype else z.to(self._dtype)
+        if self._channels_last:
+            channels, *places = self._shape
+            return z.view(-1, *places, channels).movedim(-1, 1)
+        return z if self._is_flat else z.view(-1, *self._shape)
+
+    def _flatten(self, state: Tensor) -> Tensor:
+        """The inverse of `unflatten`, in the precision of the iteration."""
         state = state if state.dtype == self.z.dtype else state.to(self.z.dtype)
         if self._channels_last:
             state = state.movedim(1, -1)
-        return state if self._flat else state.reshape(len(state), -1)
+        return state if self._is_flat else state.reshape(len(state), -1)
+
+    def _checked_f(self, z: Tensor, *injection: Any) -> Tensor:
+        """f, with an error message for the mistakes that a cell can make."""
+        version = None if z.is_inference() else z._version
+        try:
+            fz = self._f(z, *injection)
+        except RuntimeError as error:
+            if self._solution is not None:
+                error.add_note(f"Only {len(z)} rows are left in the batch: {CLOSED_OVER}.")
+            raise
+        if not isinstance(fz, Tensor):
+            raise TypeError(f"f must return a tensor like its state, got {type(fz).__name__}; return the next state")
+        if fz.shape != z.shape:
+            keep_shape = "it must keep the shape (check padding, stride and width of the cell, or the shape of z0)"
+            remedy = keep_shape if self._solution is None else CLOSED_OVER
+            raise ValueError(f"f turned a state of shape {tuple(z.shape)} into {tuple(fz.shape)}; {remedy}")
+        if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):
+            raise ValueError(f"f turned a state of {z.dtype} into {fz.dtype}; convert z0, the injection or the cell")
+        if version is not None and z._version != version:
+            raise ValueError("f wrote into its state, or into a tensor that it returned before; return a new tensor")
+        return fz
 
     def measure(self) -> None:
-        """Update `residual` from z and fz, and note it."""
+        """Update `residual` from z and fz, and record it."""
         residual = relative_residual(self.z, self.fz)
-        self.residual = residual.masked_fill_(~self.running, math.inf) if self._ballast else residual
+        self.residual = residual.masked_fill_(~self.mask, math.inf) if self._finished else residual
         if len(self._trace):
             row = self._trace[self._traced]
-            row.copy_(self.residual) if self._answer is None else row.index_copy_(0, self.rows, self.residual)
+            row.copy_(self.residual) if self._solution is None else row.index_copy_(0, self.rows, self.residual)
             self._traced += 1
 
-    def seen(self, number: int) -> Step:
-        """The running rows, for `on_step`."""
-        running = self.running.nonzero()[:, 0]
-        return Step(number, *take((self.rows, self.state(self.z.detach()), self.residual), running))
+    def watch_for_cycles(self) -> None:
+        """Compare the following states with the present one."""
+        self._window = Window(self.z, torch.finfo(self.z.dtype).eps)
 
-    def settled(self, tol: float) -> Tensor | None:
-        """Running rows within the tolerance, or no longer finite: their indices, (k,), or None."""
+    def as_step(self, number: int) -> Step:
+        """The active rows, for `on_step`."""
+        active = self.mask.nonzero()[:, 0]
+        return Step(number, *take((self.rows, self.unflatten(self.z.detach()), self.residual), active))
+
+    def finish_converged(self, tol: float, *, steps: int) -> None:
+        """Finish the rows that meet the tolerance or are no longer finite."""
         if self.residual.min().item() > tol:  # a NaN is the minimum and compares false
-            return None
-        return (~(self.residual > tol)).nonzero()[:, 0]
+            return
+        done = (~(self.residual > tol)).nonzero()[:, 0]
+        unbounded = self._unbounded(self.fz[done])
+        if bool(unbounded.any()):
+            diverged = done[unbounded]
+            self.finish(diverged, z=self.fz[diverged], status=Status.DIVERGED, period=0, steps=steps)
+        # A NaN residual with a finite f(z) comes from a z0 that was not finite. Such a row continues from f(z).
+        met = done[~unbounded & (self.residual[done] <= tol)]
+        self.finish(met, z=self.z[met], status=Status.CONVERGED, period=1, steps=steps)
+        self.compact()
 
-    def unbounded(self, z: Tensor) -> Tensor:
-        """Which flat states, (k, n), are not finite in their own precision, or too large for a norm: (k,) bool."""
-        return ~torch.linalg.vector_norm(z.detach().to(self.dtype).to(z.dtype), dim=1).isfinite()
+    def finish_cycling(self, tol: float, *, steps: int) -> None:
+        """Finish the rows that recur, at the end of a window."""
+        if self._window is None:
+            return
+        status, period = self.verdict(tol)
+        self._window = None
+        done = ((period > 0) & self.mask).nonzero()[:, 0]
+        if len(done):
+            self.finish(done, z=self.z[done], status=status[done], period=period[done], steps=steps)
+            self.compact()
 
-    def retire(self, done: Tensor, *, z: Tensor, status: Tensor | int, period: Tensor | int, steps: int) -> None:
-        """Write the answers of rows `done`, which are ballast from now on."""
-        if self._answer is None:
-            self._answer = self._blank()
-        answer = self._answer
-        places = self.rows[done]
-        answer.z[places] = self.state(z)
-        answer.residual[places] = self.residual[done]
-        answer.status[places] = status
-        answer.period[places] = period
-        answer.steps[places] = steps
-        self.running[done] = False
-        self._ballast += len(done)
+    def verdict(self, tol: float) -> tuple[Tensor, Tensor]:
+        """Status and period, (rows,) each, of rows that end now without having met a tolerance."""
+        period = self._window.period() if self._window is not None else torch.zeros_like(self.rows)
+        if tol == 0:
+            still = (period == 1) | (self.residual <= 4 * torch.finfo(self.z.dtype).eps)
+        else:
+            still = torch.zeros_like(self.mask)
+        status = torch.where(period > 0, Status.CYCLING, Status.EXHAUSTED)
+        status = torch.where(still, Status.CONVERGED, status)
+        status = torch.where(self._unbounded(self.fz) | self._unbounded(self.z), Status.DIVERGED, status)
+        return status, torch.where(still, 1, period)
+
+    def _unbounded(self, z: Tensor) -> Tensor:
+        """Which flat states, (k, n), are not finite in the precision of f, or too large for a norm: (k,) bool."""
+        return ~torch.linalg.vector_norm(z.detach().to(self._dtype).to(z.dtype), dim=1).isfinite()
+
+    def finish(self, done: Tensor, *, z: Tensor, status: Tensor | int, period: Tensor | int, steps: int) -> None:
+        """Record the results of rows `done`, (k,) indices, which are finished from now on."""
+        if self._solution is None:
+            self._solution = self._blank_solution()
+        solution, places = self._solution, self.rows[done]
+        solution.z[places] = self.unflatten(z)
+        solution.residual[places] = self.residual[done]
+        solution.status[places] = status
+        solution.period[places] = period
+        solution.steps[places] = steps
+        self.mask[done] = False
+        self._finished += len(done)
 
     def compact(self) -> None:
-        """Let the ballast go when there is enough of it."""
-        if not self._ballast or not self._compacts or self._ballast < BALLAST * self._count:
+        """Remove the finished rows from the batch if there are enough of them."""
+        if not self._finished or not self._compacts or self._finished < COMPACT_AT * self._count:
             return
-        stay = self.running.nonzero()[:, 0]
-        self.rows, self.running, self.residual, self.z, self.fz, self.memory, self.injection = take(
-            (self.rows, self.running, self.residual, self.z, self.fz, self.memory, self.injection), stay
+        active = self.mask.nonzero()[:, 0]
+        self.rows, self.mask, self.residual, self.z, self.fz, self.memory, self._injection = take(
+            (self.rows, self.mask, self.residual, self.z, self.fz, self.memory, self._injection), active
         )
-        if self.window is not None:
-            self.window.take(stay)
-        self._count, self._ballast = len(self.rows), 0
+        if self._window is not None:
+            self._window.take(active)
+        self._count, self._finished = len(self.rows), 0
 
-    def current(self) -> Tensor:
-        """(batch, *state): where every sample is now; those that are done stay where they stopped."""
-        if self._answer is None:
-            return self.state(self.z)
-        z = self._answer.z.clone()
-        z[self.rows[self.running]] = self.state(self.z)[self.running]
-        return z
+    def current_z(self) -> Tensor:
+        """(batch, *state): finished rows stay where they ended."""
+        z = self.unflatten(self.z)
+        return z if self._solution is None else self._merged(self._solution.z, z[self.mask])
 
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """Status, -1 while running, and steps, 0 while running, of every sample: (batch,) each."""
-        answer = self._answer or self._blank()
-        return answer.status.clone(), answer.steps.clone()
+    def current_residual(self) -> Tensor:
+        """(batch,): the last residual measured of each row, infinite before the first."""
+        return (
+            self.residual if self._solution is None else self._merged(self._solution.residual, self.residual[self.mask])
+        )
 
-    def finish(self, status: Tensor, period: Tensor, *, steps: int, kept: dict[int, Any]) -> Solution:
-        """The answers of all, `status` and `period` (rows,) being those of the rows still running."""
-        if self._answer is None:
-            taken = torch.full_like(self.rows, steps)
-            answer = Solution(self.state(self.z), self._trace, self.residual, status, taken, period)
+    def current_status(self) -> Tensor:
+        """(batch,): values of Status, ACTIVE for active rows."""
+        return torch.full_like(self.rows, ACTIVE) if self._solution is None else self._solution.status.clone()
+
+    def current_steps(self, taken: int) -> Tensor:
+        """(batch,): evaluations that each row has used, `taken` for active rows."""
+        if self._solution is None:
+            return torch.full_like(self.rows, taken)
+        return torch.where(self._solution.status == ACTIVE, taken, self._solution.steps)
+
+    def _merged(self, finished: Tensor, active: Tensor) -> Tensor:
+        """Values of the whole batch, from those of the finished and those of the active rows."""
+        return finished.index_put((self.rows[self.mask],), active)
+
+    def result(self, tol: float, *, steps: int, kept: dict[int, Any]) -> Solution:
+        """Finish all rows as they are now, and return the solution."""
+        status, period = self.verdict(tol)
+        if self._solution is None:  # nothing to merge, so nothing to copy
+            z, taken = self.unflatten(self.z), torch.full_like(self.rows, steps)
+            self._solution = Solution(z, self._trace, self.residual, status, taken, period)
+            self.mask, self._finished = torch.zeros_like(self.mask), self._count
         else:
-            left = self.running.nonzero()[:, 0]
-            self.retire(left, z=self.z[left], status=status[left], period=period[left], steps=steps)
-            answer = self._answer
-        return replace(answer, residuals=self._residuals(answer), kept=kept)
+            left = self.mask.nonzero()[:, 0]
+            self.finish(left, z=self.z[left], status=status[left], period=period[left], steps=steps)
+        return replace(self._solution, residuals=self._residuals(self._solution), kept=kept)
 
-    def _residuals(self, answer: Solution) -> Tensor:
+    def _residuals(self, solution: Solution) -> Tensor:
         if not len(self._trace):
-            return answer.residual[None]
+            return solution.residual[None]
         residuals = self._trace if self._traced == len(self._trace) else self._trace[: self._traced].clone()
-        after = torch.arange(self._traced, device=residuals.device)[:, None] >= answer.steps
+        after = torch.arange(self._traced, device=residuals.device)[:, None] >= solution.steps
         return residuals.masked_fill_(after, math.nan)
 
-    def _blank(self) -> Solution:
-        whole, running = torch.zeros_like(self.rows), torch.full_like(self.rows, -1)
-        z = torch.empty_like(self.state(self.z), memory_format=torch.preserve_format)
-        return Solution(z, self._trace, torch.empty_like(self.residual), running, whole, whole.clone())
+    def _blank_solution(self) -> Solution:
+        zeros, status = torch.zeros_like(self.rows), torch.full_like(self.rows, ACTIVE)
+        z = torch.empty_like(self.unflatten(self.z), memory_format=torch.preserve_format)
+        return Solution(z, self._trace, torch.empty_like(self.residual), status, zeros, zeros.clone())
 
 
 def relative_residual(z: Tensor, fz: Tensor) -> Tensor:
-    """|f(z) - z| / |f(z)| of flat states (batch, n) -> (batch,); 0 where nothing moves."""
+    """|f(z) - z| / |f(z)| of flat states (batch, n) -> (batch,); 0 where f(z) = z."""
     if fz.requires_grad or z.requires_grad:
         z, fz = z.detach(), fz.detach()
-    moved = torch.linalg.vector_norm(fz - z, dim=1)
-    return moved.div_(torch.linalg.vector_norm(fz, dim=1).add_(torch.finfo(fz.dtype).tiny))
+    difference = torch.linalg.vector_norm(fz - z, dim=1)
+    return difference.div_(torch.linalg.vector_norm(fz, dim=1).add_(torch.finfo(fz.dtype).tiny))

@@ -1,4 +1,4 @@
-"""Nested tensors whose first dimension is the batch: walk them, take their rows, flatten them.
+"""Nested tensors whose first dimension is the batch: iterate, select rows, flatten.
 
 States (batch, channels, ...) may be channels-last: their channels are adjacent in memory. Convolutions and norms over
 channels are much faster on them, so every copy keeps that layout.
@@ -23,33 +23,23 @@ def leaves(tree: Any) -> Iterator[Tensor]:
             yield from leaves(value)
 
 
-def each(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nesting with every tensor changed; what is not a tensor stays as it is."""
+def map_leaves(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same nesting with `change` applied to every tensor; other values stay as they are."""
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, dict):
-        changed = {key: each(value, change) for key, value in tree.items()}
+        changed = {key: map_leaves(value, change) for key, value in tree.items()}
         return changed if type(tree) is dict else type(tree)(changed)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(each(value, change) for value in tree))
+        return type(tree)(*(map_leaves(value, change) for value in tree))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(each(value, change) for value in tree)
+        return type(tree)(map_leaves(value, change) for value in tree)
     return tree
-
-
-def flat(states: Tensor) -> Tensor:
-    """(batch, *state) -> (batch, n), also where a state is a bare number."""
-    return states.flatten(1) if states.ndim > 1 else states[:, None]
 
 
 def take(tree: Any, index: Tensor) -> Any:
     """Rows `index` of every tensor."""
-    return each(tree, lambda tensor: rows(tensor, index))
-
-
-def is_channels_last(tensor: Tensor) -> bool:
-    """Whether the channels, dimension 1, lie side by side (and the tensor is not plainly contiguous)."""
-    return tensor.ndim > 2 and not tensor.is_contiguous() and tensor.movedim(1, -1).is_contiguous()
+    return map_leaves(tree, lambda tensor: rows(tensor, index))
 
 
 def rows(tensor: Tensor, index: Tensor) -> Tensor:
@@ -59,7 +49,17 @@ def rows(tensor: Tensor, index: Tensor) -> Tensor:
     return tensor.index_select(0, index)
 
 
-def beside(one: Tensor, other: Tensor) -> Tensor:
+def flat(states: Tensor) -> Tensor:
+    """(batch, *state) -> (batch, n), also for states (batch,) that are a single number."""
+    return states.flatten(1) if states.ndim > 1 else states[:, None]
+
+
+def is_channels_last(tensor: Tensor) -> bool:
+    """Whether the channels, dimension 1, are adjacent in memory and the tensor is not simply contiguous."""
+    return tensor.ndim > 2 and not tensor.is_contiguous() and tensor.movedim(1, -1).is_contiguous()
+
+
+def concat_channels(one: Tensor, other: Tensor) -> Tensor:
     """The channels of both, in the same layout."""
     if is_channels_last(one):
         return torch.cat((one.movedim(1, -1), other.movedim(1, -1)), -1).movedim(-1, 1)

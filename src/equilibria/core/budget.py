@@ -1,6 +1,7 @@
-"""What a solve may spend: steps, a tolerance, and which states to keep."""
+"""What a solve may spend (`Budget`) and which states it keeps (`Keep`)."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,10 +24,10 @@ def require_share(name: str, value: Any, allowed: str, why: str) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a solve may take: at most `steps` cell evaluations per sample.
+    """At most `steps` cell evaluations per row.
 
-    A sample stops when its relative residual is at most `tol`; at `tol=0` none does. `halt_on_cycle` lets
-    samples leave that recur without converging, which no tolerance would stop.
+    A row stops when its relative residual is at most `tol`; with `tol=0` every row takes all steps. With
+    `halt_on_cycle`, rows also stop when they cycle, which no tolerance would stop.
     """
 
     steps: int
@@ -40,11 +41,38 @@ class Budget:
 
     @property
     def may_stop_early(self) -> bool:
+        """Whether rows may stop before all steps are taken."""
         return self.tol > 0 or self.halt_on_cycle
 
 
 class Keep(NamedTuple):
-    """States to keep, after these numbers of evaluations (0: the start), each passed through `of` if given."""
+    """Keep the states after these numbers of evaluations (0: the initial state), passed through `of` if given."""
 
     at: Iterable[int]
     of: Callable[[Tensor], Any] | None = None
+
+
+class KeptStates:
+    """Collects what `keep` requests."""
+
+    def __init__(self, keep: Keep | Iterable[int] | None, steps: int) -> None:
+        at, self._of = keep if isinstance(keep, Keep) else (() if keep is None else keep, None)
+        if not isinstance(at, Iterable):
+            raise TypeError(f"keep must list steps, got {at!r}; for example keep=[{at}]")
+        self.at = {operator.index(step) for step in at}
+        wrong = sorted(step for step in self.at if not 0 <= step <= steps)
+        if wrong:
+            raise ValueError(f"keep requests steps {wrong}, outside 0..{steps}; raise the budget or remove them")
+        self._kept: dict[int, Any] = {}
+
+    def observe(self, step: int, state: Callable[[], Tensor]) -> None:
+        """Keep the state after `step` steps if it was requested."""
+        if step in self.at:
+            z = state()
+            self._kept[step] = self._of(z) if self._of is not None else z
+
+    def all(self, state: Callable[[], Tensor]) -> dict[int, Any]:
+        """All states in order. If every row finished early, later steps hold the final states."""
+        for step in self.at - self._kept.keys():
+            self.observe(step, state)
+        return dict(sorted(self._kept.items()))

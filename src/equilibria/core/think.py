@@ -1,4 +1,4 @@
-"""Answers while they are being thought about: look at a solve every few steps, and stop each sample in its own time."""
+"""`think`: predictions while a solve runs, with a rule that stops rows whose prediction no longer changes."""
 
 import math
 import time
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from equilibria.core._tree import take
 from equilibria.core.budget import Budget, require_whole
-from equilibria.core.loop import Solver, Solving
-from equilibria.core.similarity import cosine, nothing
-from equilibria.core.solution import Status
+from equilibria.core.loop import Solver, Stepwise
+from equilibria.core.similarity import cosine, zero_threshold
+from equilibria.core.solution import ACTIVE, Status
 
 
 class Why(IntEnum):
-    """Why a sample has stopped; the first four are those of `Status`."""
+    """Why a row has stopped. The first four are those of `Status`."""
 
     CONVERGED = Status.CONVERGED
     CYCLING = Status.CYCLING
@@ -26,11 +26,11 @@ class Why(IntEnum):
     DIVERGED = Status.DIVERGED
     UNCHANGED = 4  # its answer has been the same for long enough
     DEADLINE = 5  # the time ran out
-    THINKING = -1  # it has not
+    THINKING = ACTIVE  # it has not stopped
 
 
 class Streak(NamedTuple):
-    """Answers and since which step each has been the same."""
+    """Answers, and the step since which each has been the same."""
 
     answer: Tensor  # (batch, ...)
     since: Tensor  # (batch,)
@@ -38,22 +38,22 @@ class Streak(NamedTuple):
 
 @dataclass(frozen=True)
 class Unchanged:
-    """A sample has settled when its answer has been the same for `steps` steps, at every look.
+    """Stop a row once its answer has been the same for `steps` steps, at every thought.
 
-    An answer is the class, argmax over dimension 1, at every position. With `within` it is the numbers
-    themselves: the same while none is further than that from where it was when the count began.
+    An answer is the class, argmax over dimension 1, at every position. With `within`, an answer is the numbers
+    themselves: they are the same while none has moved by more than `within` since the count began.
     """
 
     steps: int
     within: float | None = None
 
     def __post_init__(self) -> None:
-        require_whole("steps", self.steps, least=1, why="it is for how long an answer has to stay")
+        require_whole("steps", self.steps, least=1, why="it is how long an answer must stay the same")
         if self.within is not None and not 0 <= self.within < math.inf:
-            raise ValueError(f"within must be >= 0 and finite, got {self.within!r}; leave it out to compare classes")
+            raise ValueError(f"within must be >= 0 and finite, got {self.within!r}; omit it to compare classes")
 
     def streak(self, before: Streak | None, prediction: Tensor, step: int) -> Streak:
-        """For how long answers have been the same, after one more look."""
+        """Since when answers have been the same, given the prediction after `step` steps."""
         now = torch.full((len(prediction),), step, device=prediction.device)
         if before is None:
             return Streak(prediction, now)
@@ -62,36 +62,36 @@ class Unchanged:
         return Streak(torch.where(wide, before.answer, prediction), torch.where(same, before.since, now))
 
     def same(self, a: Tensor, b: Tensor) -> Tensor:
-        """Which of two batches of predictions give the same answer: (batch,) bool. What is not finite is no answer."""
+        """Which rows of two predictions give the same answer: (batch,) bool. Only finite numbers are an answer."""
         if self.within is not None:
             return ((a - b).abs() <= self.within).reshape(len(a), -1).all(1)
         if a.ndim < 2 or a.shape[1] < 2:
             raise ValueError(
                 f"a prediction of shape {tuple(a.shape)} has no classes to compare in dimension 1; "
-                f"give the distance at which answers are the same, such as Unchanged({self.steps}, within=1e-3)"
+                f"pass the distance within which answers are the same, such as Unchanged({self.steps}, within=1e-3)"
             )
         same = (a.argmax(1) == b.argmax(1)) & a.amax(1).isfinite() & b.amax(1).isfinite()
         return same.reshape(len(a), -1).all(1)
 
 
 class Thought(NamedTuple):
-    """Where every sample is after `step` steps; those that have stopped stay as they were."""
+    """Where every row is after `step` steps. Rows that have stopped stay as they were."""
 
     step: int
     prediction: Tensor  # (batch, ...)
     z: Tensor  # (batch, *state)
     why: Tensor  # (batch,) values of Why
-    steps: Tensor  # (batch,) cell evaluations that each has used
+    steps: Tensor  # (batch,) cell evaluations that each row has used
     alignment: Tensor | None  # (batch,) mean cosine to the states of the restarts; NaN where one is not finite
 
     @property
     def thinking(self) -> Tensor:
-        """(batch,) bool: still under way."""
+        """(batch,) bool: the active rows."""
         return self.why == Why.THINKING
 
     @property
     def settled(self) -> Tensor:
-        """(batch,) bool: stopped by itself, and not because time or budget ran out, or because it diverged."""
+        """(batch,) bool: converged, cycling, or with an answer that no longer changes."""
         return (self.why == Why.CONVERGED) | (self.why == Why.CYCLING) | (self.why == Why.UNCHANGED)
 
 
@@ -108,82 +108,76 @@ def think(
     deadline: float | None = None,
     restarts: Tensor | None = None,
 ) -> Generator[Thought, None, None]:
-    """Solve, and yield a Thought every few steps, until every sample has stopped.
+    """Solve, and yield a Thought every few steps until every row has stopped.
 
-    The states are those of one `solve` with the same budget: looking changes nothing. Samples that have
-    stopped leave the batch. There is always one thought, however short the deadline, which is passed by no
-    more than a step and a readout.
+    The states are those of one `solve` with the same budget. Rows that have stopped leave the batch. There is
+    always at least one thought. A deadline is exceeded by at most one step and one readout.
 
     Args:
-        budget: its `tol` and `halt_on_cycle` stop samples that have converged or cycle.
-        every: how many steps there are between two thoughts.
-        until: also stop samples whose answer no longer changes.
+        budget: its `tol` and `halt_on_cycle` stop rows that have converged or cycle.
+        every: the number of steps between two thoughts.
+        until: also stop rows whose answer no longer changes.
         deadline: seconds from this call.
-        restarts: initial states of restarts, one batch after another, (restarts * batch, *state). They are solved
-            alongside, to give `Thought.alignment`.
+        restarts: initial states of restarts, one batch after another, (restarts * batch, *state). They are
+            solved too, to give `Thought.alignment`.
     """
     require_whole("every", every, least=1, why="it is the number of steps between two thoughts")
     if deadline is not None and not deadline >= 0:
-        raise ValueError(f"deadline must be >= 0 seconds, got {deadline!r}; leave it out to have all the time")
+        raise ValueError(f"deadline must be >= 0 seconds, got {deadline!r}; omit it for no limit")
     if restarts is not None and (restarts.shape[1:] != z0.shape[1:] or not len(restarts) or len(restarts) % len(z0)):
         raise ValueError(
             f"restarts has shape {tuple(restarts.shape)} and the state {tuple(z0.shape)}; pass whole batches of states"
         )
     end = math.inf if deadline is None else time.monotonic() + deadline
     with torch.no_grad():
-        solving = Solving(cell, z0, injection, solver=solver, budget=budget, trace=False)
+        stepwise = Stepwise(cell, z0, injection, solver=solver, budget=budget, trace=False)
         restarted = None
         if restarts is not None:
-            again = torch.arange(len(restarts), device=z0.device) % len(z0)
-            restarted = Solving(cell, restarts, take(injection, again), solver=solver, budget=budget, trace=False)
-    # A generator of its own, so that mistakes show and the clock starts at this call, not at the first thought.
-    return _thoughts(solving, restarted, readout, budget.steps, every, until, end)
+            example = torch.arange(len(restarts), device=z0.device) % len(z0)
+            restarted = Stepwise(cell, restarts, take(injection, example), solver=solver, budget=budget, trace=False)
+    # A separate generator, so that errors are raised and the clock starts at this call, not at the first thought.
+    return _thoughts(stepwise, restarted, readout, budget.steps, every, until, end)
 
 
 @torch.no_grad()
 def _thoughts(
-    solving: Solving,
-    restarted: Solving | None,
+    stepwise: Stepwise,
+    restarted: Stepwise | None,
     readout: Callable[[Tensor], Tensor],
     last: int,
     every: int,
     until: Unchanged | None,
     end: float,
 ) -> Generator[Thought, None, None]:
-    active = solving.active
-    thinking = torch.ones_like(active.running)  # (batch,) at the last look
+    thinking = stepwise.active  # (batch,) at the last thought
     prediction = streak = None
-    stride = every if end == math.inf else 1  # with a deadline the clock is read at every step
-    while len(active):
-        look = min(solving.done + every, last)
-        while len(active) and solving.done < look:
-            solving.run(min(solving.done + stride, look))
-            if restarted is not None:
-                restarted.run(solving.done)
-            if time.monotonic() >= end:
-                break
-        step, z = solving.done, active.current()
+    for step in stepwise.run(every if end == math.inf else 1):  # with a deadline, read the clock at every step
+        if restarted is not None:
+            restarted.step(step - restarted.taken)
+        if step % every and step < last and time.monotonic() < end and bool(stepwise.active.any()):
+            continue
+        z = stepwise.z
         prediction = _read(readout, z, thinking, prediction)
         if until is not None:
             streak = until.streak(streak, prediction, step)
-            finite = z.isfinite().reshape(len(z), -1).all(1)  # the others diverge, whatever is read from them
-            solving.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
+            finite = z.isfinite().reshape(len(z), -1).all(1)  # other rows diverge, whatever is read from them
+            stepwise.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
         if step == last:
-            solving.stop(thinking)
+            stepwise.stop(thinking)
         elif time.monotonic() >= end:
-            solving.stop(thinking, Why.DEADLINE)
-        why, steps = active.ends()
+            stepwise.stop(thinking, Why.DEADLINE)
+        why = stepwise.status
         thinking = why == Why.THINKING
         alignment = None
         if restarted is not None:
-            states = restarted.active.current()  # (restarts * batch, *state)
+            states = restarted.z  # (restarts * batch, *state)
             alignment = _alignment(z, states)
             restarted.stop(~thinking.repeat(len(states) // len(z)), Why.EXHAUSTED)
-        yield Thought(step, prediction, z, why, torch.where(thinking, step, steps), alignment)
+        yield Thought(step, prediction, z, why, stepwise.steps, alignment)
 
 
 def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before: Tensor | None) -> Tensor:
-    """The predictions before, with those that may have changed read again."""
+    """The predictions, with those of rows `which` read again."""
     if before is None or bool(which.all()):
         return readout(z)
     return before.index_put((which.nonzero()[:, 0],), readout(z[which]))
@@ -191,5 +185,5 @@ def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before:
 
 def _alignment(z: Tensor, restarts: Tensor) -> Tensor:
     """The mean cosine between states (batch, *state) and their restarts (restarts * batch, *state): (batch,)."""
-    zero = nothing(z[z.isfinite().reshape(len(z), -1).all(1)])
+    zero = zero_threshold(z[z.isfinite().reshape(len(z), -1).all(1)])
     return torch.stack([cosine(z, other, zero) for other in restarts.split(len(z))]).mean(0)

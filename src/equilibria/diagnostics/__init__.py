@@ -1,4 +1,4 @@
-"""What a net does when it thinks: measures, attacks, and a doctor who puts them together."""
+"""Measure what a model does in the long run: alignment, convergence, attacks, uncertainty, and `diagnose` for all."""
 
 from equilibria.core.similarity import Agreement
 from equilibria.diagnostics._contraction import Contraction, contraction, start_influence
@@ -14,29 +14,24 @@ from equilibria.diagnostics._trajectories import (
     random_plane,
     trajectories,
 )
-from equilibria.diagnostics.adapters._adapt import (
-    as_model,
-    check_model,
-    from_deep_thinking,
-    from_function,
-    from_module,
-    from_torchdeq,
-)
+from equilibria.diagnostics.adapters._model import as_model, check_model
+from equilibria.diagnostics.adapters.deep_thinking import from_deep_thinking
+from equilibria.diagnostics.adapters.functions import from_function, from_module
+from equilibria.diagnostics.adapters.torchdeq import from_torchdeq
 from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.doctor._diagnose import diagnose
-from equilibria.diagnostics.doctor.report import Report
+from equilibria.diagnostics.doctor.diagnosis import Diagnosis
+from equilibria.diagnostics.restarts import Noise, Restart, Swapped, ZeroState, derangements
 from equilibria.diagnostics.selective import (
     RiskCoverage,
     Threshold,
     aurc,
-    auroc,
     risk_coverage,
     threshold_for_accepted_error,
     threshold_for_overall_error,
 )
-from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, Zeros, derangements
-from equilibria.diagnostics.statistics import Estimate, bootstrap
+from equilibria.diagnostics.statistics import Estimate, auroc, bootstrap
 from equilibria.diagnostics.uncertainty import (
     UNCERTAINTIES,
     Disagreement,
@@ -55,24 +50,24 @@ __all__ = [
     "BasinMap",
     "Contraction",
     "Convergence",
+    "Diagnosis",
     "Disagreement",
     "Estimate",
     "Indecision",
     "LimitDistance",
     "Misalignment",
     "Noise",
-    "OtherStart",
     "Plane",
     "Regime",
-    "Report",
     "Residual",
+    "Restart",
     "RiskCoverage",
     "Sensitivity",
     "Swapped",
     "Threshold",
     "Trajectories",
     "Uncertainty",
-    "Zeros",
+    "ZeroState",
     "alignment_score",
     "as_model",
     "attack",

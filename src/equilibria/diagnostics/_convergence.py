@@ -1,4 +1,4 @@
-"""How a solve behaves in the long run: does each example settle, cycle, wander, drift or explode?"""
+"""The long-run behaviour of a solve: does each example settle, cycle, drift or diverge?"""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -10,46 +10,46 @@ from torch import Tensor
 from equilibria.core._tree import flat
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import ROUNDING as BUILT_UP
-from equilibria.core.similarity import Usual, vectors
+from equilibria.core.similarity import ROUNDING as ACCUMULATED
+from equilibria.core.similarity import References, vectors
 from equilibria.core.solution import Solution, Status, Step
-from equilibria.diagnostics._sensitivity import ROUNDING, alike
-from equilibria.diagnostics.adapters._adapt import measurable
+from equilibria.diagnostics._sensitivity import ROUNDING, all_equal
+from equilibria.diagnostics.adapters._model import measurable
 from equilibria.model import EquilibriumModel
 
-SHORTEST = 16  # steps below which a tail says nothing
-SLOWER, FASTER = -0.01, 0.1  # change of the logarithm of the step length that is no steady pace any more
-CHANCE = 3.0  # standard errors within which a change is none
-GROWTH = 100.0  # a state that becomes so many times as large in half a solve, and is no small one, explodes
-FAR = 1e-2  # relative distance to the limit from which on a state is not there yet
-BENT = 0.1  # of what two states come closer by in a step: a map that bends no more is affine
-UNSURE = 1e-5  # of a rate: nearer to 1 than this it cannot be told from 1
-LINE, CIRCLE = 2.0, 1.0  # how much farther a steady walk gets in twice the time, straight on or in circles
+MIN_STEPS = 16  # shorter solves are not classified
+SLOWER, FASTER = -0.01, 0.1  # change of the log step length over the second half beyond which the pace is not steady
+CHANCE = 3.0  # standard errors within which a change counts as zero
+GROWTH = 100.0  # growth over the second half of a solve from which a large state diverges
+FAR = 1e-2  # relative distance to the limit above which a state is not settled
+BENT = 0.1  # the most curvature of an affine map, relative to how much closer a step brings two states
+UNSURE = 1e-5  # a contraction rate closer to 1 than this cannot be distinguished from 1
+LINE, CIRCLE = 2.0, 1.0  # how much farther a steady walk gets in twice the time: straight on, or in circles
 
 
 class Regime(IntEnum):
-    """What an example does in the long run."""
+    """The long-run behaviour of an example."""
 
-    NOT_SETTLED = 0  # the budget is too short to say
+    NOT_SETTLED = 0  # the budget is too short to tell
     FIXED_POINT = 1
     CYCLE = 2  # of `Convergence.period`
-    QUASI_PERIODIC = 3  # bounded, and does not repeat itself within 16 steps; chaos and longer cycles look the same
-    DRIFT = 4  # moves on and on at a steady pace
-    DIVERGENCE = 5  # grows over orders of magnitude, or is infinite already
-    COLLAPSE = 6  # a fixed point, and the same for every input
+    QUASI_PERIODIC = 3  # bounded without a period up to 16; includes chaos and longer cycles
+    DRIFT = 4  # moves away at a steady pace
+    DIVERGENCE = 5  # grows by orders of magnitude, or is not finite
+    COLLAPSE = 6  # a fixed point that is the same for every input
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """The long run of each example."""
+    """The long-run behaviour of each example of a batch."""
 
     regime: Tensor  # (batch,) values of Regime
     period: Tensor  # (batch,) 1 for a fixed point, the length of a cycle, else 0
-    residuals: Tensor  # (steps, batch) relative, NaN once an example has stopped
+    residuals: Tensor  # (steps, batch) relative; NaN after an example has stopped
     solution: Solution
 
     def count(self, regime: Regime) -> int:
-        """How many examples do this."""
+        """The number of examples in this regime."""
         return int((self.regime == regime).sum())
 
 
@@ -63,16 +63,20 @@ def convergence(
     tol: float = 1e-4,
     keep: Keep | None = None,
 ) -> Convergence:
-    """Which regime each example is in at the end of its budget.
+    """Classify the long-run behaviour of each example at the end of its budget.
 
-    A residual of at most `tol` (or the budget's tolerance) is a fixed point, a state that recurs a cycle. For the
-    others the second half of the solve decides. If its steps still become shorter, it is not settled. If not, it is
-    compared how far from the state at half time it gets in that half and in the half of it: as far, it is
-    quasi-periodic; twice as far, it drifts. If its steps become longer meanwhile, it diverges if it has grown over
-    orders of magnitude, and is not settled otherwise: it may be on its way from a saddle to a limit.
+    A residual of at most `tol` (or the budget's tolerance) is a fixed point; a state that recurs is a cycle. Other
+    examples are classified by the second half of the solve. If the steps still become shorter, the example is not
+    settled. Otherwise its largest distance from the state at half time is compared for the second half and for the
+    half of that: equal distances mean quasi-periodic, twice the distance means drift. If the steps become longer
+    meanwhile, the example diverges if it grows by orders of magnitude; otherwise it is not settled, because it may be
+    leaving a saddle for a limit.
 
-    Collapse is the only regime that is about the batch: all its fixed points are the same, as far as they are known,
-    which is to ten times their residuals.
+    Collapse is the only regime that depends on the batch: all fixed points are equal up to ten times their residuals.
+
+    Args:
+        model: an `EquilibriumModel`, or anything that `as_model` accepts.
+        z0: initial states. Defaults to the usual start.
     """
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
@@ -80,7 +84,7 @@ def convergence(
     budget = budget or looped.budget
     tail = _Tail(len(x), budget.steps)
     solution = looped.equilibrium(x, z0, solver=solver, budget=budget, on_step=tail, keep=keep)
-    regime = tail.regime() if budget.steps >= SHORTEST else torch.full_like(solution.status, Regime.NOT_SETTLED)
+    regime = tail.regime() if budget.steps >= MIN_STEPS else torch.full_like(solution.status, Regime.NOT_SETTLED)
     still = (solution.residual <= max(tol, budget.tol)) | (solution.period == 1) | solution.converged
     cycles = (solution.period > 1) & ~still
     regime = torch.where(still, Regime.FIXED_POINT, regime)
@@ -88,75 +92,76 @@ def convergence(
     regime = torch.where(solution.status == Status.DIVERGED, Regime.DIVERGENCE, regime)
     settled = regime == Regime.FIXED_POINT
     eps = torch.finfo(solution.z.dtype).eps
-    # Rounding builds up over the steps; in half precision that much would be a good part of the state.
-    precision = (10 * solution.residual).clamp(min=BUILT_UP * eps).clamp(max=max(10 * tol, ROUNDING * eps))
+    # Rounding errors accumulate over the steps. The upper bound keeps them small in half precision.
+    precision = (10 * solution.residual).clamp(min=ACCUMULATED * eps).clamp(max=max(10 * tol, ROUNDING * eps))
     if _collapsed(x[settled], flat(solution.z[settled]), precision[settled]):
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))
     return Convergence(regime, period, solution.residuals, solution)
 
 
-def with_rate(found: Convergence, rate: Tensor | float | None, affine: Tensor | None = None) -> Convergence:
-    """Take back what contraction rates contradict.
+def apply_rates(found: Convergence, rate: Tensor | float | None, affine: Tensor | None = None) -> Convergence:
+    """Correct the regimes that contradict measured contraction rates.
 
-    At the rate rho a relative residual r is a distance to the limit of r / (1 - rho): where that is not small, a slow
-    contraction has not settled. And what contracts does not drift; nor does it wander, if the rate is the same all
-    around. Without a rate, that of the residuals is taken.
+    At rate rho, a relative residual r is a distance of r / (1 - rho) to the limit. If that is large, a slow contraction
+    has not settled. A contraction does not drift, and is not quasi-periodic if its rate is the same everywhere. Where
+    no rate is known, the decay of the residuals is used.
 
     Args:
-        rate: of each example, (batch,), NaN where it is not known; or one of all.
-        affine: which examples have the same rate wherever they wander, (batch,) bool; left out: none.
+        rate: of each example, (batch,), NaN where unknown; or one for all.
+        affine: which examples have the same rate along their path, (batch,) bool. Defaults to none.
     """
     solution, residuals = found.solution, found.residuals
     half = len(residuals) // 2
     paces = (residuals[-1] / residuals[half]).pow(1 / max(1, len(residuals) - 1 - half)).nan_to_num(1.0)  # (batch,)
-    told = torch.as_tensor(torch.nan if rate is None else rate).to(paces).expand_as(paces)
-    rates = torch.where(told.isnan(), paces, told)
+    measured = torch.as_tensor(torch.nan if rate is None else rate).to(paces).expand_as(paces)
+    rates = torch.where(measured.isnan(), paces, measured)
     away = solution.residual / (1 - rates).clamp_min(UNSURE)
     moves = found.regime == Regime.DRIFT
     if affine is not None:
         moves |= (found.regime == Regime.QUASI_PERIODIC) & affine
-    early = _not_at_rest_unless(found, away <= FAR) | (moves & (told < 1 - UNSURE))
+    early = _apparently_settled(found, away <= FAR) | (moves & (measured < 1 - UNSURE))
     return replace(
         found, regime=found.regime.masked_fill(early, Regime.NOT_SETTLED), period=found.period.masked_fill(early, 0)
     )
 
 
-def undecided(found: Convergence) -> Tensor:
-    """Which examples a contraction rate may be said to do something else than they seem to: (batch,) bool."""
+def depends_on_rate(found: Convergence) -> Tensor:
+    """Which regimes `apply_rates` may change: (batch,) bool."""
     near = found.solution.residual <= FAR * UNSURE  # whatever its rate
-    return _not_at_rest_unless(found, near) | (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
+    moving = (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
+    return _apparently_settled(found, near) | moving
 
 
-def _not_at_rest_unless(found: Convergence, near: Tensor) -> Tensor:
-    """Which examples seem to rest although they neither stand still for good nor are `near` their limits, (batch,)."""
-    still = (found.solution.period == 1) | found.solution.converged | near
-    return ((found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)) & ~still
+def _apparently_settled(found: Convergence, near: Tensor) -> Tensor:
+    """Examples classified as fixed points by their residual alone that are not `near` their limits: (batch,) bool."""
+    certain = (found.solution.period == 1) | found.solution.converged | near
+    return ((found.regime == Regime.FIXED_POINT) | (found.regime == Regime.COLLAPSE)) & ~certain
 
 
 @torch.no_grad()
-def affine_along(model: EquilibriumModel, x: Tensor, z: Tensor, rates: Tensor) -> Tensor:
-    """Whether the step is an affine map along the way on from z, so that its rate there is that of the whole: (batch,).
+def is_affine_along_path(model: EquilibriumModel, x: Tensor, z: Tensor, rates: Tensor) -> Tensor:
+    """Whether the step is an affine map along the path from z, so that its rate is the same everywhere: (batch,) bool.
 
-    Halfway between two states it must lead halfway between their successors, up to a small part of what these
-    come closer by, which is what the rate is about.
+    The image of the midpoint of two states must be the midpoint of their images, up to a small part of how much closer
+    a step brings them.
     """
     injection = model.inject(x)
-    way = [z]
+    path = [z]
     for _ in range(3):
-        way.append(model.cell(way[-1], *injection))
+        path.append(model.cell(path[-1], *injection))
     affine = torch.ones_like(rates, dtype=torch.bool)
     for apart in (1, 2):
-        halfway = model.cell((way[0] + way[apart]) / 2, *injection)
-        bend = vectors(halfway - (way[1] + way[1 + apart]) / 2).norm(dim=1)
-        affine &= bend <= BENT * (1 - rates) * vectors(way[1 + apart] - way[1]).norm(dim=1)
+        midpoint = model.cell((path[0] + path[apart]) / 2, *injection)
+        bend = vectors(midpoint - (path[1] + path[1 + apart]) / 2).norm(dim=1)
+        affine &= bend <= BENT * (1 - rates) * vectors(path[1 + apart] - path[1]).norm(dim=1)
     return affine
 
 
 class LimitDistance(NamedTuple):
-    """How far apart two solvers end."""
+    """The distance between the limits of two solvers."""
 
-    relative: Tensor  # (batch,) |a - b| / max(|a|, |b|); NaN where one of them diverged
+    relative: Tensor  # (batch,) |a - b| / max(|a|, |b|); NaN where one of the solves diverged
     cosine: Tensor  # (batch,)
     one: Solution
     other: Solution
@@ -165,17 +170,17 @@ class LimitDistance(NamedTuple):
 def limit_distance(
     model: EquilibriumModel | Any, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
 ) -> LimitDistance:
-    """Whether two solvers find the same limits from the usual start: those of a path-independent net should."""
+    """Compare the limits that two solvers find from the usual start. For a path-independent net they are equal."""
     looped = measurable(model)
     one, other = (looped.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
     lost = (one.status == Status.DIVERGED) | (other.status == Status.DIVERGED)
-    found = Usual(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
+    found = References(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
     relative, cosine = (part.to(one.z.dtype).masked_fill(lost, torch.nan) for part in (found.distance, found.cosine))
     return LimitDistance(relative, cosine, one, other)
 
 
 class _Tail:
-    """Watches the second half of a solve: how long its steps are, and how far it gets from the state at half time."""
+    """Records the second half of a solve: step lengths, and distances from the state at half time."""
 
     def __init__(self, batch: int, steps: int) -> None:
         self._begin, self._batch = steps - steps // 2, batch
@@ -201,7 +206,7 @@ class _Tail:
             self._grown[rows] = (size > GROWTH * first) & (size > z.shape[1] ** 0.5)
 
     def regime(self) -> Tensor:
-        """(batch,): what those do that neither stand still nor recur."""
+        """The regime of examples that have reached neither a fixed point nor a cycle: (batch,)."""
         half = len(self._distances) // 2
         reach = self._distances.amax(0) / self._distances[:half].amax(0)  # (batch,)
         change = _trend(self._lengths.clamp(min=torch.finfo(self._lengths.dtype).tiny).log())
@@ -214,7 +219,7 @@ class _Tail:
 
 
 def _trend(series: Tensor) -> Tensor:
-    """By how much each column of (time, batch) rises along its regression line; 0 where chance would explain it."""
+    """How much each column of (time, batch) rises along its regression line; 0 where that is not significant."""
     time = torch.linspace(-0.5, 0.5, len(series), dtype=series.dtype, device=series.device)[:, None]
     spread = time.square().sum()
     rise = (time * series).sum(0) / spread  # (batch,)
@@ -224,9 +229,9 @@ def _trend(series: Tensor) -> Tensor:
 
 
 def _collapsed(x: Tensor, limits: Tensor, precision: Tensor) -> bool:
-    """Whether limits of different inputs, (k, n), are the same, as far as a relative `precision`, (k,), can tell."""
-    if alike(x):
+    """Whether limits of different inputs, (k, n), are equal up to a relative `precision`, (k,)."""
+    if all_equal(x):
         return False
-    limits = limits.double()  # the squares of small numbers vanish
+    limits = limits.double()  # squares of small numbers underflow in float32
     mean = limits.mean(0)
     return bool(((limits - mean).norm(dim=1) <= precision * mean.norm()).all())

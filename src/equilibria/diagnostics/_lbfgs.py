@@ -1,4 +1,4 @@
-"""L-BFGS for many small problems at once: every sample has its own history, its own line search, its own end."""
+"""L-BFGS for a batch of small problems: every row has its own history, line search and stopping rule."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from torch import Tensor
 
 ENOUGH_DESCENT, ENOUGH_SLOPE = 1e-4, 0.9  # the constants of the strong Wolfe conditions (Nocedal & Wright)
 
-# function(x, rows) -> values (k,) and gradients (k, n) of the samples `rows`, (k,), at x, (k, n)
+# function(x, rows) -> values (k,) and gradients (k, n) of the rows `rows`, (k,), at x, (k, n)
 Function = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -17,11 +17,11 @@ class Minimum(NamedTuple):
 
     x: Tensor  # (batch, n)
     value: Tensor  # (batch,) never above that of the start
-    updates: Tensor  # (batch,) how many it took
+    updates: Tensor  # (batch,) how many were taken
 
 
 class _Pairs(NamedTuple):
-    """The latest moves, and how the gradient changed by them; the newest pair first."""
+    """The latest moves and the changes of the gradient along them, newest first."""
 
     moves: Tensor  # (memory, batch, n)
     bends: Tensor  # (memory, batch, n)
@@ -38,12 +38,12 @@ def minimise(
     tolerance_grad: float = 1e-7,
     tolerance_change: float = 1e-9,
 ) -> Minimum:
-    """Minimise `function` from `x`, (batch, n), sample by sample.
+    """Minimise `function` from `x`, (batch, n), row by row.
 
-    The rules are those of `torch.optim.LBFGS(lr=1, line_search_fn="strong_wolfe")` on each sample alone: a
-    sample ends when its largest partial derivative, its largest move or its gain is within the tolerance, or when
-    rounding would explain the gain. Samples that have ended are not evaluated again. Torch also bounds the number of
-    evaluations, at 5/4 of the updates; here a line search may take as many as it needs, up to `trials`.
+    The rules are those of `torch.optim.LBFGS(lr=1, line_search_fn="strong_wolfe")` for each row alone. A row stops when
+    its largest partial derivative, its largest move or its gain is within the tolerance, or when the gain is within
+    rounding. Finished rows are not evaluated again. PyTorch also limits the evaluations to 5/4 of the updates; here
+    each line search may take up to `trials`.
     """
     x, rows = x.clone(), torch.arange(len(x), device=x.device)
     value, grad = function(x, rows)
@@ -57,8 +57,8 @@ def minimise(
         direction = -_newton(grad[at], _Pairs(*(part[:, at] for part in pairs)))
         step = torch.ones_like(value[at])
         if update == 0:
-            step = (1 / grad[at].abs().sum(1)).clamp(max=1)  # nothing is known yet of the size of things
-        least = (torch.finfo(x.dtype).eps * value[at].abs()).clamp(min=tolerance_change)  # gain worth a move
+            step = (1 / grad[at].abs().sum(1)).clamp(max=1)  # no curvature is known yet
+        least = (torch.finfo(x.dtype).eps * value[at].abs()).clamp(min=tolerance_change)  # least gain
         length, new_value, new_grad = _search(function, x[at], value[at], grad[at], direction, step, least, at, trials)
         move = length[:, None] * direction
         _remember(pairs, at, move, new_grad - grad[at])
@@ -70,7 +70,7 @@ def minimise(
 
 
 def _newton(grad: Tensor, pairs: _Pairs) -> Tensor:
-    """The gradient times the inverse Hessian that the pairs suggest: the two-loop recursion, (batch, n)."""
+    """The gradient times the approximate inverse Hessian, (batch, n), by the two-loop recursion."""
     q, alphas = grad, []
     for move, bend, weight in zip(*pairs, strict=True):
         alpha = weight * (move * q).sum(1)  # (batch,)
@@ -86,7 +86,7 @@ def _newton(grad: Tensor, pairs: _Pairs) -> Tensor:
 
 
 def _remember(pairs: _Pairs, at: Tensor, move: Tensor, bend: Tensor) -> None:
-    """Put a pair in front for the samples `at`; one that bends the wrong way weighs nothing."""
+    """Prepend a pair for the rows `at`. A pair with negative curvature gets weight 0."""
     product = (move * bend).sum(1)
     weight = torch.where(product > 0, 1 / product, 0).nan_to_num(posinf=0)
     for old, new in zip(pairs, (move, bend, weight), strict=True):
@@ -104,11 +104,10 @@ def _search(
     at: Tensor,
     trials: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Step lengths, values and gradients that meet the strong Wolfe conditions, or the best ones tried.
+    """Find step lengths, values and gradients that meet the strong Wolfe conditions, or the best ones tried.
 
-    A step that descends too little, or ends where it goes uphill steeply, is too long; one that ends where
-    it still goes downhill steeply is too short. Double until something is too long, then halve the interval,
-    for as long as the slope promises a gain of at least `least`.
+    A step is too long if it descends too little or ends on a steep ascent, and too short if it ends on a steep descent.
+    Double it until it is too long, then bisect, as long as the slope promises a gain of at least `least`.
     """
     slope = (grad * direction).sum(1)  # (batch,)
     short, long = torch.zeros_like(step), torch.full_like(step, torch.inf)

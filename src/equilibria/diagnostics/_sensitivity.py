@@ -1,4 +1,4 @@
-"""Does the limit depend on the input at all, or only on the start, or on neither?"""
+"""Does the limit depend on the input, on the start, or on neither?"""
 
 import copy
 import math
@@ -11,24 +11,24 @@ from equilibria.core._tree import flat
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Solution, Status
-from equilibria.diagnostics.adapters._adapt import measurable
+from equilibria.diagnostics.adapters._model import measurable
 from equilibria.model import EquilibriumModel
 
-ROUNDING = 4  # times the machine's precision: differences that are smaller, relative to the rest, are none
+ROUNDING = 4  # times the machine precision: smaller relative differences count as zero
 
 
 class Sensitivity(NamedTuple):
-    """Where the variance of limits over inputs and starts comes from.
+    """A two-way analysis of variance of limits over inputs and starts.
 
-    A net that ignores its input has share 0, and so has one whose limits are all the same; a net whose limits
-    depend on nothing but the input has share 1. The spreads are standard deviations relative to the limits' size.
+    The share is 0 for a net that ignores its input, or whose limits are all equal, and 1 for a net whose limits depend
+    only on the input. The spreads are standard deviations relative to the size of the limits.
     """
 
-    share: float  # of the variance that the input explains
+    share: float  # of the variance, explained by the input
     inputs: float  # spread over inputs, averaged over starts
     starts: float  # spread over starts, averaged over inputs
-    mixed: float  # the rest: where a start leads depends on the input
-    diverged: int  # inputs that are left out because one of their solves diverged
+    mixed: float  # the interaction: where a start leads depends on the input
+    diverged: int  # inputs not counted because one of their solves diverged
 
 
 def sensitivity(
@@ -40,20 +40,24 @@ def sensitivity(
     budget: Budget | None = None,
     tol: float | None = None,
     usual: Solution | None = None,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
 ) -> Sensitivity:
-    """Solve every input from the same few random starts, and split the variance of the limits (two-way ANOVA).
+    """Solve every input from the same random starts and split the variance of the limits (two-way ANOVA).
 
-    The starts are noise of the size of the usual limits and shared by all inputs, so that nothing about an input
-    can come in through its start. Differences of less than `tol` of the limits' size count as none; left out, those
-    that rounding explains, so that a large part that all limits have in common hides nothing. Compare with
-    `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well, just not usefully. `usual` is
-    the solve from the usual start, if it has been made already.
+    The starts are noise of the size of the usual limits. All inputs share them, so a start carries no information
+    about an input. Compare with `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well.
+
+    Args:
+        tol: differences below this share of the limits' size count as zero. Defaults to the rounding error, so that a
+            large part that all limits have in common hides nothing.
+        usual: the solve from the usual start, if you have it already.
+        rng: Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
     require_whole("starts", starts, least=2, why="one start has no spread")
-    if alike(x):
-        raise ValueError("sensitivity compares different inputs; give a batch of at least two that differ")
+    if all_equal(x):
+        raise ValueError("sensitivity compares different inputs; use a batch with at least two that differ")
+    rng = rng or torch.Generator().manual_seed(0)
     usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     size = usual.z[usual.status != Status.DIVERGED].square().mean().sqrt().item()
     scale = size if math.isfinite(size) and size > 0 else 1.0
@@ -68,8 +72,8 @@ def sensitivity(
     return _split(kept, tol, diverged=int((~good).sum()))
 
 
-def alike(x: Tensor) -> bool:
-    """Whether there is no input that differs from another."""
+def all_equal(x: Tensor) -> bool:
+    """Whether all inputs of a batch are equal."""
     return bool((x == x[:1]).all())
 
 
@@ -81,34 +85,38 @@ def _split(limits: Tensor, tol: float, *, diverged: int) -> Sensitivity:
     rest = limits - everything - by_input - by_start[:, None]
     inputs, started, mixed = (part.square().sum(-1).mean().item() for part in (by_input, by_start, rest))
     size = limits.square().sum(-1).mean().item()
-    inputs = max(0.0, inputs - mixed / (len(limits) - 1))  # the means over few starts still hold some of the rest
+    inputs = max(0.0, inputs - mixed / (len(limits) - 1))  # means over few starts contain some of the interaction
     total = inputs + started + mixed
     share = inputs / total if total > tol**2 * size else 0.0
     inputs, started, mixed = (math.sqrt(part / size) if size > 0 else 0.0 for part in (inputs, started, mixed))
     return Sensitivity(share, inputs, started, mixed, diverged)
 
 
-def untrained(model: EquilibriumModel, *, seed: int = 1) -> EquilibriumModel:
-    """The same net with fresh random weights, to compare with: what does it owe to training?
+def untrained(model: EquilibriumModel, *, rng: torch.Generator | None = None) -> EquilibriumModel:
+    """Build the same net with new random weights, to see what training contributes.
 
-    A net of this library is built again from its blueprint. In any other the layers are asked to reset
-    their parameters, which is refused if one of them cannot.
+    A net of this library is built from its blueprint. In any other model, `reset_parameters()` is called on every
+    layer with parameters; a layer without that method raises.
+
+    Args:
+        rng: Defaults to a generator seeded with 0.
     """
+    seed = int(torch.randint(2**31, (), generator=rng or torch.Generator().manual_seed(0)))
     if model.blueprint is None:
         return _reset(model, seed)
     net, task = model.blueprint
     fresh = net.build(task, seed=seed).train(model.training)
     fresh.solver, fresh.gradient, fresh.budget = model.solver, model.gradient, model.budget
-    if not isinstance(fresh.init, nn.Module):  # a trained model may start elsewhere than its net would
+    if not isinstance(fresh.init, nn.Module):  # a trained model may have another start than its net builds
         fresh.init = model.init
     example = next(model.parameters(), None)
     return fresh if example is None else fresh.to(example)
 
 
 def _reset(model: EquilibriumModel, seed: int) -> EquilibriumModel:
-    adapted = getattr(model, "adapted", None)  # an adapter holds the module that its step is made of
+    adapted = getattr(model, "adapted", None)  # the module that an adapter wraps
     if not isinstance(model.cell, nn.Module) and adapted is None:
-        raise ValueError("the cell is a function, whose weights cannot be seen; build the untrained model yourself")
+        raise ValueError("the cell is a function, so its weights are unknown; build the untrained model yourself")
     fresh = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -117,8 +125,8 @@ def _reset(model: EquilibriumModel, seed: int) -> EquilibriumModel:
                 continue
             if not hasattr(module, "reset_parameters"):
                 raise ValueError(
-                    f"{name or 'the model'} ({type(module).__name__}) has parameters and no reset_parameters(); give "
-                    "it one, or build the untrained model yourself"
+                    f"{name or 'the model'} ({type(module).__name__}) has parameters but no reset_parameters(); add "
+                    "one, or build the untrained model yourself"
                 )
             module.reset_parameters()  # pyright: ignore[reportCallIssue]
     return fresh

@@ -1,4 +1,4 @@
-"""Where solves go from several starts, on a plane; and which limit each start on a plane leads to."""
+"""Solves from several starts projected on a plane, and maps of the basins of limits."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,48 +10,48 @@ from equilibria.core._tree import flat
 from equilibria.core.budget import Budget, Keep, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Status
-from equilibria.diagnostics.adapters._adapt import measurable
+from equilibria.diagnostics.adapters._model import measurable
 from equilibria.model import EquilibriumModel
 
-NOWHERE = -1  # the label of starts from which nothing is reached
+NOWHERE = -1  # label of starts whose solve does not converge
 
 
 class Plane(NamedTuple):
-    """A plane through the space of states, one for each example."""
+    """A plane in the space of states for each example."""
 
     origin: Tensor  # (batch, n) flat states
     directions: Tensor  # (batch, 2, n) orthonormal
 
     def coordinates(self, states: Tensor) -> Tensor:
-        """The shadows of states (batch, *state) on the planes of their examples: (batch, 2)."""
+        """Project states (batch, *state) on the planes of their examples: (batch, 2)."""
         away = flat(states).to(self.origin.dtype) - self.origin
         return (self.directions @ away[:, :, None])[:, :, 0]
 
     def flat_states(self, points: Tensor) -> Tensor:
-        """The states (batch, k, n) at the points (batch, k, 2) of the planes."""
+        """Return the states (batch, k, n) at points (batch, k, 2) of the planes."""
         return self.origin[:, None] + points @ self.directions
 
 
 class Trajectories(NamedTuple):
-    """The shadows of solves from several starts."""
+    """Solves from several starts, projected on a plane."""
 
     points: Tensor  # (batch, starts, steps + 1, 2) the first is the start; NaN or infinite after divergence
     plane: Plane
 
 
 class BasinMap(NamedTuple):
-    """Which limit is reached from where on a plane."""
+    """The limit reached from each start on a plane."""
 
     label: Tensor  # (size, size) the row of `limits`, or NOWHERE; rows go along `vertical`
-    limits: Tensor  # (count, *state) from the one with the largest basin to the smallest
+    limits: Tensor  # (count, *state) by decreasing size of their basins
     horizontal: Tensor  # (size,) first coordinates of the starts
     vertical: Tensor  # (size,) second coordinates
-    corners: Tensor  # (3, 2) coordinates of the states that the plane was put through
+    corners: Tensor  # (3, 2) coordinates of the states that define the plane
     plane: Plane
 
     @property
     def share(self) -> Tensor:
-        """(count,) the share of starts that lead to each limit."""
+        """The share of starts that lead to each limit: (count,)."""
         reached = self.label[self.label != NOWHERE]
         return reached.bincount(minlength=len(self.limits)) / self.label.numel()
 
@@ -66,17 +66,17 @@ def trajectories(
     solver: Solver | None = None,
     budget: Budget | None = None,
 ) -> Trajectories:
-    """The states of solves from `starts`, each (batch, *state) or None for the model's own, on one plane per example.
-
-    Left out, the plane is that of the two principal directions of all these states, which are then held in
-    memory: take few examples. A `random_plane`, or that of earlier trajectories, needs no more than a solve.
+    """Project the states of solves from `starts` on one plane per example.
 
     Args:
-        at: after which steps to look, from 0, the start; left out: all.
+        starts: initial states, (batch, *state) each, or None for the usual start.
+        plane: Defaults to the two principal directions of all these states. They are kept in memory then, so use few
+            examples. With a given plane, such as a `random_plane`, memory does not grow with the steps.
+        at: the steps to record, where 0 is the start. Defaults to all.
     """
     looped = measurable(model)
     if not starts:
-        raise ValueError("there are no starts; give states, or [None] for the model's own start")
+        raise ValueError("there are no starts; pass initial states, or [None] for the usual start")
     at = range((budget or looped.budget).steps + 1) if at is None else at
     seen = flat if plane is None else plane.coordinates
     solves = [
@@ -93,21 +93,26 @@ def trajectories(
 
 
 def principal_plane(states: Tensor) -> Plane:
-    """The plane in which states (batch, count, *state) spread most, through their mean; only finite ones count."""
-    lists = states.flatten(2).double()  # (batch, count, n); in float64, because what diverges is long finite
+    """Return the plane of the two principal directions of states (batch, count, *state). Ignores infinite states."""
+    lists = states.flatten(2).double()  # (batch, count, n); in float64, because a diverging state stays finite for long
     _require_room(lists)
     finite = lists.norm(dim=2, keepdim=True).isfinite()  # (batch, count, 1)
     mean = torch.where(finite, lists, 0).sum(1) / finite.sum(1).clamp(min=1)  # (batch, n)
     spread = torch.where(finite, lists - mean[:, None], 0)
-    # Two rows of zeros, so that there are two directions even if there is but one state.
+    # Two rows of zeros guarantee two directions even for a single state.
     padded = torch.cat((spread, spread.new_zeros(len(spread), 2, spread.shape[2])), 1)
     directions = torch.linalg.svd(padded, full_matrices=False).Vh[:, :2]  # (batch, 2, n)
     largest = directions.gather(2, directions.abs().argmax(2, keepdim=True))
-    return Plane(mean, directions * largest.sign())  # a principal direction has no sign of its own
+    return Plane(mean, directions * largest.sign())  # fixes the arbitrary signs
 
 
-def random_plane(states: Tensor, *, rng: torch.Generator) -> Plane:
-    """A plane through each of `states`, (batch, *state), in two random directions that all examples share."""
+def random_plane(states: Tensor, *, rng: torch.Generator | None = None) -> Plane:
+    """Return a plane through each of `states`, (batch, *state), in two random directions that all examples share.
+
+    Args:
+        rng: Defaults to a generator seeded with 0.
+    """
+    rng = rng or torch.Generator().manual_seed(0)
     rows = flat(states).to(torch.promote_types(states.dtype, torch.float32))
     _require_room(rows)
     axes = torch.linalg.qr(torch.randn(rows.shape[1], 2, generator=rng, dtype=torch.float64)).Q.mT  # (2, n)
@@ -115,14 +120,14 @@ def random_plane(states: Tensor, *, rng: torch.Generator) -> Plane:
 
 
 def plane_through(first: Tensor, second: Tensor, third: Tensor) -> Plane:
-    """The plane through three states of each example, (batch, *state) each: from the first towards the second."""
+    """Return the plane through three states, (batch, *state) each; the first axis points to the second state."""
     a, b, c = (flat(z).to(torch.promote_types(z.dtype, torch.float32)) for z in (first, second, third))
     _require_room(a)
     sides = torch.stack((b - a, c - a), 1)  # (batch, 2, n)
     q, r = torch.linalg.qr(sides.mT)  # (batch, n, 2), (batch, 2, 2)
     lengths = r.diagonal(dim1=1, dim2=2)
     if bool((lengths.abs().amin(1) <= 1e-6 * sides.norm(dim=2).amax(1)).any()):
-        raise ValueError("the three states lie on a line, so many planes go through them; choose other states")
+        raise ValueError("the three states lie on a line and define no plane; choose other states")
     return Plane(a, q.mT * lengths.sign()[:, :, None])
 
 
@@ -137,20 +142,21 @@ def basin_map(
     border: float = 0.25,
     within: float = 1e-2,
 ) -> BasinMap:
-    """Which limits are reached from a grid of `size` x `size` starts on the plane through three states.
+    """Find the limits reached from a grid of `size` x `size` starts on the plane through three states.
 
     Args:
         x: one example, (1, ...).
-        states: the three, (3, *state), for instance the limits from three starts.
-        budget: needs a tolerance: a start whose solve does not converge is labelled NOWHERE.
-        border: how far the grid goes beyond the three, as a share of their extent.
-        within: limits are the same if they are closer than this share of the largest one's norm (to the first
-            that was found: limits that are not apart by more do not separate cleanly).
+        states: three states, (3, *state), for instance limits from three starts.
+        budget: must have a tolerance. A start whose solve does not converge gets the label NOWHERE.
+        border: how far the grid extends beyond the three states, as a share of their extent.
+        within: limits closer than this share of the largest limit's norm count as equal.
     """
     looped = measurable(model)
     require_whole("size", size, least=2, why="it is the number of starts along each side")
     if len(x) != 1 or len(states) != 3:
-        raise ValueError(f"a map is of one example and three states, got {len(x)} and {len(states)}; use x[i : i + 1]")
+        raise ValueError(
+            f"a basin map needs one example and three states, got {len(x)} and {len(states)}; use x[i : i + 1]"
+        )
     plane = plane_through(*states[:, None])
     corners = torch.cat([plane.coordinates(state[None]) for state in states])  # (3, 2)
     low, high = corners.amin(0), corners.amax(0)
@@ -168,7 +174,7 @@ def basin_map(
 
 
 def _clusters(limits: Tensor, reached: Tensor, within: float) -> tuple[Tensor, Tensor]:
-    """A label for each of the limits, (k, n), that are reached, larger clusters first; and where each cluster began."""
+    """Label the limits, (k, n), that are reached by cluster, larger clusters first; and return each cluster's first."""
     label = torch.full((len(limits),), NOWHERE, device=limits.device)
     found: list[Tensor] = []
     left = reached.clone()
@@ -188,4 +194,4 @@ def _clusters(limits: Tensor, reached: Tensor, within: float) -> tuple[Tensor, T
 
 def _require_room(states: Tensor) -> None:
     if states.shape[-1] < 2:
-        raise ValueError("a state of one number has no plane; plot the states themselves")
+        raise ValueError("a state of one number has no plane; plot the state itself")

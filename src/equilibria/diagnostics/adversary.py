@@ -1,4 +1,4 @@
-"""Adversarial starts: is there an initial state from which a net ends somewhere else?"""
+"""Adversarial starts: is there an initial state that leads to another limit?"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,24 +9,23 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from equilibria.core._prepare import prepared
+from equilibria.core._prepare import prepare
 from equilibria.core._tree import flat, take
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.similarity import cosine as cosine_of
-from equilibria.core.similarity import nothing
+from equilibria.core.similarity import zero_threshold
 from equilibria.core.solution import Solution, Status
-from equilibria.diagnostics._contraction import require_gradients
 from equilibria.diagnostics._lbfgs import Function, minimise
-from equilibria.diagnostics.adapters._adapt import measurable
-from equilibria.diagnostics.starts import derangements
+from equilibria.diagnostics.adapters._model import measurable, require_gradients
+from equilibria.diagnostics.restarts import derangements
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Batch, Task
 
 
 class AttackedScores(NamedTuple):
-    """What a task says to the answers from both starts."""
+    """The task's scores of the answers from the usual and from the attacked start."""
 
     usual: Tensor  # (batch,)
     attacked: Tensor  # (batch,)
@@ -34,30 +33,30 @@ class AttackedScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Attack:
-    """The start of each example, of all that were tried, that leads farthest from where the usual start leads."""
+    """The start of each example, of all that were tried, whose limit is farthest from the usual one."""
 
     start: Tensor  # (batch, *state)
-    limit: Tensor  # (batch, *state) where it leads within the whole budget
-    usual: Tensor  # (batch, *state) where the usual start leads
+    limit: Tensor  # (batch, *state) reached from `start` within the whole budget
+    usual: Tensor  # (batch, *state) reached from the usual start
     cosine: Tensor  # (batch,) between the two; NaN where the usual solve, or every attacked one, diverged
-    guessed: Tensor  # (batch,) the same for the worst of the first guesses, as they were: what searching adds
-    diverged: Tensor  # (batch,) how many of the starts tried led to infinity; these are left out of `cosine`
-    tried: int  # starts per example: each restart before and after it was optimised
+    guessed: Tensor  # (batch,) the lowest cosine of the first guesses, before any search
+    diverged: Tensor  # (batch,) how many of the starts diverged; they do not count in `cosine`
+    tried: int  # starts per example: each guess before and after the search
 
     @property
     def alignment(self) -> float:
-        """The attacked AA score: the mean cosine of the examples that have one; see `diverged` for the others."""
+        """The attacked AA score: the mean cosine over the examples that have one; see `diverged` for the others."""
         return self.cosine.double().nanmean().item()
 
     def scores(self, model: EquilibriumModel, task: Task, batch: Batch) -> AttackedScores:
-        """The score of each example's answer from its usual start, and from the attacked one.
+        """Score each example's answer from its usual start and from the attacked one.
 
-        Where every start that was tried led to infinity there is no answer, which is the worst score there is.
+        An example whose every attacked start diverged has no answer and gets the worst score.
         """
         if len(batch.x) != len(self.cosine):
             raise ValueError(
-                f"{len(self.cosine)} examples were attacked and the batch has {len(batch.x)}; give the batch whose "
-                "inputs were attacked"
+                f"{len(self.cosine)} examples were attacked and the batch has {len(batch.x)}; pass the batch that "
+                "was attacked"
             )
         with torch.no_grad():
             usual, attacked = (model.readout(z).to(batch.y.device) for z in (self.usual, self.limit))
@@ -76,134 +75,130 @@ def attack(
     updates: int = 50,
     radius: float | None = None,
     through: int | None = None,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
 ) -> Attack:
-    """Minimise the cosine between the usual limit and that of another start, by L-BFGS on the start (paper, App. C).
+    """Search for initial states that minimise the cosine to the usual limit, by L-BFGS (paper, App. C).
 
-    The gradient is that of the unrolled solve, example by example: none depends on the others, except that their
-    limits serve as first guesses.
+    The gradient is that of the unrolled solve. Examples do not influence each other, except that their limits serve as
+    first guesses.
 
     Args:
-        guesses: how many first guesses, in turn another example's limit and standard normal noise; or the
+        model: an `EquilibriumModel`, or anything that `as_model` accepts.
+        guesses: the number of first guesses, alternately another example's limit and standard normal noise; or the
             guesses themselves, (batch, *state) each.
-        updates: of L-BFGS, at most, from each guess.
+        updates: the most L-BFGS updates from each guess.
         radius: search only starts within this Euclidean distance of the usual one, z0 + d / sqrt(1 + |d|^2 / radius^2)
-            for any d; left out: anywhere.
-        through: unroll only the first so many steps, and minimise the cosine after those, which takes less memory
-            and time. Whatever it is, a start is judged by where it leads within the whole budget.
+            for any d. Defaults to no bound.
+        through: unroll only this many steps in the search, which takes less memory and time. Starts are always scored
+            on the full solve. Defaults to all steps.
+        rng: Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
     budget = budget or looped.budget
+    rng = rng or torch.Generator().manual_seed(0)
     require_whole("updates", updates, least=0, why="0 only tries the first guesses")
     if radius is not None and not 0 < radius < math.inf:
-        raise ValueError(f"radius must be > 0 and finite, got {radius!r}; leave it out to search anywhere")
+        raise ValueError(f"radius must be > 0 and finite, got {radius!r}; omit it to search anywhere")
     if through is not None:
-        require_whole("through", through, least=1, why="leave it out to unroll the whole budget")
+        require_whole("through", through, least=1, why="omit it to unroll the whole budget")
     usual = looped.equilibrium(x, solver=solver, budget=budget, trace=False)
-    guesses = _guesses(usual, guesses, rng) if isinstance(guesses, int) else list(guesses)
-    _check(guesses, usual.z)
+    guesses = _first_guesses(guesses, usual, rng)
     with torch.no_grad():
         injection = looped.inject(x)
         centre = looped.init(*injection)
     if updates:
         require_gradients(looped, x, centre)
-    placed = _placed(centre, radius)
+    place = _placement(centre, radius)
     unrolled = Budget(min(through or budget.steps, budget.steps))
-    cosine_after = _unrolled_cosine(looped, injection, usual.z, placed, solver or looped.solver, unrolled)
+    cosine_after = _unrolled_cosine(looped, injection, usual.z, place, solver or looped.solver, unrolled)
 
-    # All guesses are one batch, one after the other: many rows cost little more than few.
+    # All guesses form one batch, because many rows cost little more than few.
     moved = flat(torch.cat([guess if radius is None else guess - centre for guess in guesses]))
-    moved = moved.to(torch.promote_types(moved.dtype, torch.float32))  # small moves vanish in half precision
+    moved = moved.to(torch.promote_types(moved.dtype, torch.float32))  # half precision would lose small moves
     found = minimise(cosine_after, moved, updates=updates).x  # (guesses * batch, n)
     worst = _Worst(usual, centre)
     everyone = torch.arange(len(moved), device=x.device)
     cosines = []
-    for starts in (placed(moved, everyone), placed(found, everyone)):
+    for starts in (place(moved, everyone), place(found, everyone)):
         for start in starts.split(len(x)):
-            worst.see(start, looped.equilibrium(x, start, solver=solver, budget=budget, trace=False))
+            worst.update(start, looped.equilibrium(x, start, solver=solver, budget=budget, trace=False))
         cosines.append(worst.cosine.clone())
     guessed, cosine = cosines
     return Attack(worst.start, worst.limit, usual.z, cosine, guessed, worst.diverged, 2 * len(guesses))
 
 
 class _Worst:
-    """Keeps the start with the lowest cosine, example by example."""
+    """Keeps the start with the lowest cosine for each example."""
 
     def __init__(self, usual: Solution, start: Tensor) -> None:
         self._usual = usual.z
         self._lost = usual.status == Status.DIVERGED
-        self._nothing = nothing(usual.z[~self._lost])
+        self._nothing = zero_threshold(usual.z[~self._lost])
         self.start, self.limit = start.clone(), usual.z.clone()
         self.cosine = torch.full_like(usual.residual, torch.nan)
         self.diverged = torch.zeros_like(usual.status)
 
-    def see(self, start: Tensor, solution: Solution) -> None:
+    def update(self, start: Tensor, solution: Solution) -> None:
         cosine = cosine_of(self._usual, solution.z, self._nothing).to(self.cosine.dtype)
         lost = solution.status == Status.DIVERGED
         self.diverged += lost
-        worse = ~(lost | self._lost) & ~(cosine >= self.cosine)  # anything is worse than NaN
+        worse = ~(lost | self._lost) & ~(cosine >= self.cosine)  # any number replaces NaN
         self.start[worse], self.limit[worse], self.cosine[worse] = start[worse], solution.z[worse], cosine[worse]
 
 
-def _guesses(usual: Solution, count: int, rng: torch.Generator) -> list[Tensor]:
-    require_whole("guesses", count, least=1, why="each begins from another state")
-    n, others = len(usual.z), iter(())
-    if n > 1:
-        others = iter(derangements(n, min(n - 1, (count + 1) // 2), rng))
-    guesses = []
-    for number in range(count):
-        partner = next(others, None) if number % 2 == 0 else None
-        if partner is None:
-            guesses.append(torch.randn(usual.z.shape, generator=rng, dtype=usual.z.dtype).to(usual.z.device))
-        else:
-            guesses.append(usual.z[partner.to(usual.z.device)].nan_to_num(0, 0, 0))  # it may have diverged
-    return guesses
-
-
-def _check(guesses: list[Tensor], state: Tensor) -> None:
+def _first_guesses(guesses: int | Sequence[Tensor], usual: Solution, rng: torch.Generator) -> list[Tensor]:
+    """The given guesses, or drawn ones: alternately another example's limit, never twice the same, and noise."""
+    state = usual.z
+    if isinstance(guesses, int):
+        require_whole("guesses", guesses, least=1, why="it is the number of searches per example")
+        n = len(state)
+        partners = derangements(n, min(n - 1, (guesses + 1) // 2), rng) if n > 1 else []
+        noise = (torch.randn(state.shape, generator=rng, dtype=state.dtype).to(state.device) for _ in range(guesses))
+        limits = (state[partner.to(state.device)].nan_to_num(0, 0, 0) for partner in partners)  # some may have diverged
+        return [next(noise) if i % 2 or i // 2 >= len(partners) else next(limits) for i in range(guesses)]
     if not guesses:
-        raise ValueError("there is no first guess to begin an attack from; give at least one, or their number")
+        raise ValueError("an attack needs a first guess; pass at least one, or their number")
     for guess in guesses:
         if guess.shape != state.shape:
-            raise ValueError(
-                f"a first guess is {tuple(guess.shape)} and the state {tuple(state.shape)}; let them agree"
-            )
+            shapes = f"{tuple(guess.shape)} and the state {tuple(state.shape)}"
+            raise ValueError(f"a first guess has shape {shapes}; they must be equal")
+    return list(guesses)
 
 
-def _placed(centre: Tensor, radius: float | None) -> Callable[[Tensor, Tensor], Tensor]:
-    """Turns what L-BFGS moves, (k, n), into starts, (k, *state); row r belongs to example r % batch."""
+def _placement(centre: Tensor, radius: float | None) -> Callable[[Tensor, Tensor], Tensor]:
+    """The map from variables of L-BFGS, (k, n), to starts, (k, *state); row r belongs to example r % batch."""
 
-    def placed(moved: Tensor, rows: Tensor) -> Tensor:
+    def place(moved: Tensor, rows: Tensor) -> Tensor:
         if radius is not None:
             moved = moved / (1 + (moved / radius).square().sum(1, keepdim=True)).sqrt()
         start = moved.view(-1, *centre.shape[1:]).to(centre.dtype)
         return start if radius is None else take(centre, rows % len(centre)) + start
 
-    return placed
+    return place
 
 
 def _unrolled_cosine(
     model: EquilibriumModel,
     injection: tuple,
     target: Tensor,
-    placed: Callable[[Tensor, Tensor], Tensor],
+    place: Callable[[Tensor, Tensor], Tensor],
     solver: Solver,
     budget: Budget,
 ) -> Function:
     """The cosine to `target` after the budget's steps, and its gradient by backpropagation through them."""
     with torch.no_grad():
-        cell, injection = prepared(model.cell, injection)
+        cell, injection = prepare(model.cell, injection)
 
     def function(moved: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         example = rows % len(target)
         with torch.enable_grad():
             moved = moved.detach().requires_grad_()
             solution = Backprop().solve(
-                cell, placed(moved, rows), take(injection, example), solver=solver, budget=budget, trace=False
+                cell, place(moved, rows), take(injection, example), solver=solver, budget=budget, trace=False
             )
             limit = flat(solution.z).to(moved.dtype)
             cosine = cosine_similarity(limit, flat(target[example]).to(moved.dtype))  # (k,)
-            cosine = cosine + 0 * moved.sum(1)  # a map that does not look at its state has a gradient as well
+            cosine = cosine + 0 * moved.sum(1)  # gives a zero gradient if the cell ignores its state
             (grad,) = torch.autograd.grad(cosine.sum(), moved)
         return cosine.detach(), grad
 

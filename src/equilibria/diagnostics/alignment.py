@@ -1,4 +1,4 @@
-"""Asymptotic alignment: does a solve end in the same place when it starts from somewhere else?"""
+"""Asymptotic alignment: do restarts of an example reach the same limit?"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,40 +10,40 @@ from torch import Tensor
 from equilibria.core._tree import rows
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import Agreement, Usual
+from equilibria.core.similarity import Agreement, References
 from equilibria.core.solution import Solution, Status
-from equilibria.diagnostics.adapters._adapt import measurable
-from equilibria.diagnostics.starts import OtherStart, Swapped
+from equilibria.diagnostics.adapters._model import measurable
+from equilibria.diagnostics.restarts import Restart, Swapped
 from equilibria.diagnostics.statistics import Estimate, bootstrap
 from equilibria.model import EquilibriumModel
 
-NUMBERS_AT_ONCE = 2**19  # of states that are solved together: larger batches no longer fit into a cache
+NUMBERS_AT_ONCE = 2**19  # numbers in the states that are solved together; larger batches do not fit into a cache
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How well states from other starts agree with the usual one, per example.
+    """How well the limits of restarts agree with the usual limit, per example.
 
-    Numbers are means over the solves that did not diverge, and NaN for an example of which none is left.
+    Numbers are means over the restarts that did not diverge, and NaN for an example without any.
     """
 
-    start: OtherStart
-    solves: int  # from other starts, per example
-    diverged: Tensor  # (batch,) how many of them are left out: they, the usual solve, or the giver's diverged
+    start: Restart
+    solves: int  # restarts per example
+    diverged: Tensor  # (batch,) restarts not counted because they, the usual solve or the source's solve diverged
     state: Agreement  # of the states, (batch,) each
-    readout: Agreement  # of what is read from them
+    readout: Agreement  # of the predictions, (batch,) each
     usual: Solution  # the solve from the usual start
-    same_answer: Tensor | None  # (batch,) the share of other starts with the same answer, if that was asked for
-    residual: Tensor  # (batch,) the mean relative residual at the ends of the solves from other starts
-    unsettled: Tensor  # (batch,) how many of the solves, with the usual one, took all their steps without settling
+    same_answer: Tensor | None  # (batch,) share of restarts with the same answer; None without `same_answer`
+    residual: Tensor  # (batch,) mean relative residual at the end of the restarts
+    unsettled: Tensor  # (batch,) how many of the restarts and the usual solve are unsettled at the end of the budget
 
     @property
     def score(self) -> Tensor:
-        """The AA score of each example, (batch,): the cosine between states."""
+        """The AA score of each example, (batch,): the mean cosine between states."""
         return self.state.cosine
 
     def interval(self, level: float = 0.95, *, rng: torch.Generator | None = None) -> Estimate:
-        """The mean AA score with a bootstrap interval over examples; `bootstrap` does it for any other number."""
+        """The mean AA score with its bootstrap interval over examples. Use `bootstrap` for other numbers."""
         return bootstrap(self.score, level=level, rng=rng)
 
 
@@ -52,58 +52,64 @@ def alignment_score(
     x: Tensor,
     *,
     restarts: int = 10,
-    start: OtherStart = Swapped(),
+    start: Restart = Swapped(),
     solver: Solver | None = None,
     budget: Budget | None = None,
     usual: Solution | None = None,
     same_answer: Callable[[Tensor, Tensor], Tensor] | None = None,
-    rng: torch.Generator,
+    rng: torch.Generator | None = None,
 ) -> Alignment:
-    """The AA score of each example (paper, Algorithm 1).
+    """Compute the AA score of each example (paper, Algorithm 1).
 
-    The cosine between the state that an example reaches from its usual start and the one that it reaches
-    from another example's state, averaged over `restarts` different examples, never the example itself.
+    The score is the cosine between the limit from the usual start and the limit of a restart from another example's
+    limit, averaged over `restarts` different examples.
 
     Args:
-        model: an `EquilibriumModel`, or anything that `as_model` takes.
-        start: where else to start: `Swapped()`, `Noise(scale)` or `Zeros()`.
-        usual: the solve from the usual start, if it has been made already with this solver.
-        same_answer: of two predictions, (rows, ...) each, which are the same: (rows,) bool.
+        model: an `EquilibriumModel`, or anything that `as_model` accepts.
+        start: initial states of the restarts: `Swapped()`, `Noise(scale)` or `ZeroState()`.
+        usual: the solve from the usual start with the same solver, if you have it already.
+        same_answer: tells for two batches of predictions, (rows, ...), which are the same answer: (rows,) bool.
+        rng: Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
     if len(x) < 2:
-        raise ValueError(f"a batch of {len(x)} has no other example to compare with; give two or more")
-    require_whole("restarts", restarts, least=1, why="it is the number of other starts")
-    givers = start.givers(len(x), restarts, rng)  # (solves, batch)
+        raise ValueError(f"a batch of {len(x)} has no other example to compare with; use at least two")
+    require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
+    rng = rng or torch.Generator().manual_seed(0)
+    sources = start.sources(len(x), restarts, rng)  # (restarts, batch)
     usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     with torch.no_grad():
         lost = usual.status == Status.DIVERGED  # (batch,)
-        answer = looped.readout(usual.z)
-        spaces = Usual(usual.z, lost), Usual(answer, lost)
+        prediction = looped.readout(usual.z)
+        spaces = References(usual.z, lost), References(prediction, lost)
         totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
         same, count, residual = torch.zeros(3, len(x), device=x.device)
         unsettled = (usual.status == Status.EXHAUSTED).long()
-        for example, giver in _pairs(givers.to(x.device), usual.z):
-            z0 = start.made_from(rows(usual.z, giver), rng)
-            other = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
-            good = ~(lost[example] | (other.status == Status.DIVERGED))  # (rows,)
-            said = looped.readout(other.z)
-            for total, space, end in zip(totals, spaces, (other.z, said), strict=True):
-                found = torch.stack(space.agreement(example, end)).to(total.dtype)  # (measures, rows)
-                total.index_add_(1, example, torch.where(good, found, 0))
+        for example, source in _blocks(sources.to(x.device), usual.z):
+            z0 = start.initial_states(rows(usual.z, source), rng)
+            restart = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
+            good = ~(lost[example] | (restart.status == Status.DIVERGED))  # (rows,)
+            restart_prediction = looped.readout(restart.z)
+            for total, space, reached in zip(totals, spaces, (restart.z, restart_prediction), strict=True):
+                _add(total, example, good, torch.stack(space.agreement(example, reached)))  # (measures, rows)
             if same_answer is not None:
-                same.index_add_(0, example, (good & same_answer(answer[example], said)).to(same.dtype))
-            residual.index_add_(0, example, torch.where(good, other.residual, 0).to(residual.dtype))
-            count.index_add_(0, example, good.to(count.dtype))
-            unsettled.index_add_(0, example, (other.status == Status.EXHAUSTED).long())
+                _add(same, example, good, same_answer(prediction[example], restart_prediction))
+            _add(residual, example, good, restart.residual)
+            _add(count, example, good, good)
+            unsettled.index_add_(0, example, (restart.status == Status.EXHAUSTED).long())
     state, readout = (Agreement(*(total / count)) for total in totals)
     shares = None if same_answer is None else same / count
-    lost_solves = len(givers) - count.long()
-    return Alignment(start, len(givers), lost_solves, state, readout, usual, shares, residual / count, unsettled)
+    diverged = len(sources) - count.long()
+    return Alignment(start, len(sources), diverged, state, readout, usual, shares, residual / count, unsettled)
 
 
-def _pairs(givers: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Who is solved, and from whose state: (rows,) each, as many at once as bounded memory allows."""
-    example = torch.arange(len(states), device=givers.device).repeat(len(givers))
+def _add(totals: Tensor, example: Tensor, good: Tensor, values: Tensor) -> None:
+    """Add the values of good rows, (..., rows), to the totals of their examples, (..., batch)."""
+    totals.index_add_(-1, example, torch.where(good, values, 0).to(totals.dtype))
+
+
+def _blocks(sources: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Pairs of examples and the sources of their initial states, (rows,) each, in blocks of bounded memory."""
+    example = torch.arange(len(states), device=sources.device).repeat(len(sources))
     at_once = max(1, NUMBERS_AT_ONCE // max(1, states[0].numel()))
-    return list(zip(example.split(at_once), givers.reshape(-1).split(at_once), strict=True))
+    return list(zip(example.split(at_once), sources.reshape(-1).split(at_once), strict=True))

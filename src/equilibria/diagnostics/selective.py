@@ -1,6 +1,6 @@
-"""Answering selectively: how errors fall as the doubtful answers are withheld, and where to draw the line.
+"""Selective prediction: how the error falls when uncertain answers are withheld, and where to set the threshold.
 
-Every function takes `uncertainty`, (n,), by which answers are ranked, and `wrong`, (n,). An answer is accepted when its
+Every function takes `uncertainty`, (n,), which ranks the answers, and `wrong`, (n,). An answer is accepted if its
 uncertainty is at most a threshold, as in `model.predict(x, threshold=threshold)`.
 """
 
@@ -13,32 +13,32 @@ import torch
 from torch import Tensor
 
 from equilibria.core.budget import require_whole
-from equilibria.diagnostics.statistics import Estimate
+from equilibria.diagnostics.statistics import binomial_cdf, require_ranking
 
-HIGHEST = torch.finfo(torch.float64).max  # accepts everything but infinite uncertainty
+HIGHEST = torch.finfo(torch.float64).max  # accepts everything except infinite uncertainty
 
 
 class RiskCoverage(NamedTuple):
-    """The error among the k least doubtful of n answers, for k = 1..n."""
+    """The error among the k least uncertain of n answers, for k = 1..n."""
 
     coverage: Tensor  # (n,) k / n
-    risk: Tensor  # (n,) the expected share of wrong ones, equal uncertainties being taken in random order
+    risk: Tensor  # (n,) expected share of wrong answers, when ties are broken at random
     uncertainty: Tensor  # (n,) of the k-th answer
 
 
 class Threshold(NamedTuple):
-    """The most uncertainty at which to answer, and what that does on the calibration set."""
+    """The largest accepted uncertainty, and its effect on the calibration set."""
 
-    uncertainty: float  # -inf: nothing can be accepted
-    coverage: float  # the share of answers that are accepted
-    risk: float  # the share of wrong ones among these; NaN if there are none
+    uncertainty: float  # -inf: no answer can be accepted
+    coverage: float  # share of answers that are accepted
+    risk: float  # share of wrong answers among the accepted ones; NaN if there are none
 
 
 def risk_coverage(uncertainty: Tensor, wrong: Tensor) -> RiskCoverage:
-    """How the error grows as more and more doubtful answers are accepted; `wrong` may be any loss."""
-    uncertainty, wrong = _checked(uncertainty, wrong)
+    """Compute the error at every coverage. `wrong` may be any loss."""
+    uncertainty, wrong = require_ranking(uncertainty, wrong)
     values, place, count = uncertainty.unique(return_inverse=True, return_counts=True)  # sorted
-    loss = torch.zeros_like(values).index_add_(0, place, wrong) / count  # of each group of equal uncertainties
+    loss = torch.zeros_like(values).index_add_(0, place, wrong) / count  # per group of ties
     k = torch.arange(1, len(uncertainty) + 1, dtype=torch.float64)
     return RiskCoverage(
         k / len(uncertainty), loss.repeat_interleave(count).cumsum(0) / k, values.repeat_interleave(count)
@@ -46,40 +46,19 @@ def risk_coverage(uncertainty: Tensor, wrong: Tensor) -> RiskCoverage:
 
 
 def aurc(uncertainty: Tensor, wrong: Tensor) -> float:
-    """The area under the risk-coverage curve: the mean risk over all coverages. Lower is better."""
+    """Return the area under the risk-coverage curve: the mean risk over all coverages. Lower is better."""
     return risk_coverage(uncertainty, wrong).risk.mean().item()
 
 
-def auroc(
-    uncertainty: Tensor, wrong: Tensor, *, resamples: int = 1000, confidence: float = 0.95, rng: torch.Generator
-) -> Estimate:
-    """The probability that a wrong answer is doubted more than a right one, equal uncertainties counting half.
-
-    The interval is a percentile bootstrap that redraws the wrong and the right answers among themselves. It has
-    no width when they are separated without exception, however few they are. NaN if all are right, or all wrong.
-    """
-    uncertainty, wrong = _checked(uncertainty, wrong)
-    _require_yes_or_no(wrong)
-    values, place = uncertainty.unique(return_inverse=True)
-    if wrong.min() == wrong.max():
-        return Estimate(math.nan, math.nan, math.nan, len(uncertainty))
-    bad, good = (place[wrong == side].bincount(minlength=len(values)).double() for side in (1, 0))
-    redrawn = [_redraw(counts, resamples, rng) for counts in (bad, good)]
-    tail = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
-    low, high = _auroc(*redrawn).quantile(tail).tolist()
-    return Estimate(_auroc(bad, good).item(), low, high, len(uncertainty))
-
-
 def threshold_for_overall_error(uncertainty: Tensor, wrong: Tensor, *, rate: float) -> Threshold:
-    """A threshold at which a new answer is accepted *and* wrong with probability at most `rate`.
+    """Find a threshold at which a new answer is accepted *and* wrong with probability at most `rate`.
 
     Conformal risk control (Angelopoulos et al., 2022): the largest threshold at which
-    (number accepted and wrong + 1) / (n + 1) <= rate. The promise holds for every n, on average over
-    calibration sets and the new example, which must be exchangeable with them. It is about all questions,
-    answered or not, and says nothing about the share of errors among the answers that are accepted.
+    (number accepted and wrong + 1) / (n + 1) <= rate. The guarantee holds for every n, on average over calibration sets
+    and new examples, which must be exchangeable. It bounds the errors among all questions, answered or not. It does not
+    bound the share of errors among the accepted answers.
     """
-    uncertainty, wrong = _checked(uncertainty, wrong)
-    _require_yes_or_no(wrong)
+    uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
     _require_rate("rate", rate)
     allowed = math.floor(rate * (len(uncertainty) + 1) * (1 + 1e-12)) - 1  # 0.29 * 100 is below 29
     bad = uncertainty[wrong == 1].sort().values
@@ -97,90 +76,49 @@ def threshold_for_accepted_error(
     candidates: int = 20,
     thresholds: Sequence[float] | None = None,
 ) -> Threshold:
-    """A threshold at which at most `rate` of the accepted answers are wrong, with this confidence.
+    """Find a threshold at which at most `rate` of the accepted answers are wrong, with this confidence.
 
-    With probability `confidence` over calibration sets of independent examples, P(wrong | accepted) <= rate
-    for new examples of the same kind, or nothing is accepted. That share need not grow with the threshold,
-    so conformal risk control does not apply. Instead it is tested, by the exact binomial (Clopper-Pearson) test
-    (Learn then Test, Angelopoulos et al., 2021; Geifman and El-Yaniv, 2017).
+    With probability `confidence` over calibration sets of independent examples, P(wrong | accepted) <= rate for new
+    examples of the same kind, or nothing is accepted. That share need not grow with the threshold, so conformal risk
+    control does not apply. Thresholds are tested with the exact binomial (Clopper-Pearson) test instead (Learn then
+    Test, Angelopoulos et al., 2021; Geifman and El-Yaniv, 2017).
 
     Args:
-        candidates: at how many ranks of the calibration set to test, at a level of (1 - confidence) / candidates
-            each. The largest that passes is taken.
+        candidates: the number of ranks of the calibration set to test, each at a level of
+            (1 - confidence) / candidates. The largest threshold that passes is returned.
         thresholds: thresholds to test instead, chosen without this calibration set, the safest first. They are tested
-            in this order at the full level until one fails, and the last that passes is taken. Better when many
-            uncertainties are equal: a rank never lies just above them.
+            in this order at the full level until one fails; the last that passes is returned. Better when there are
+            many ties, because a rank never lies just above them.
     """
-    uncertainty, wrong = _checked(uncertainty, wrong)
-    _require_yes_or_no(wrong)
+    uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
     _require_rate("rate", rate)
     _require_rate("confidence", confidence)
-    require_whole("candidates", candidates, least=1, why="it is the number of thresholds to try")
+    require_whole("candidates", candidates, least=1, why="it is the number of thresholds to test")
 
     def passes(threshold: float, level: float) -> bool:
         accepted = uncertainty <= threshold
-        return _binomial_tail(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level
+        return binomial_cdf(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level
 
     if thresholds is not None:
         passed = list(takewhile(lambda threshold: passes(threshold, 1 - confidence), thresholds))
         return _threshold(passed[-1] if passed else -math.inf, uncertainty, wrong)
     # Given the k-th smallest uncertainty, the examples strictly below it are independent draws from those that a
-    # threshold there accepts, so the count of wrong ones is binomial although the threshold comes from the data. That
-    # holds for each rank alone: to test ranks in turn until the first failure, thresholds must be fixed beforehand.
+    # threshold there accepts, so the number of wrong ones is binomial although the threshold comes from the data. That
+    # holds for each rank alone. Testing in turn until the first failure needs thresholds that are fixed in advance.
     ranked = uncertainty.sort().values
     cuts = [_below(ranked[k * len(uncertainty) // candidates].item()) for k in range(1, candidates)]
     passing = (cut for cut in (HIGHEST, *reversed(cuts)) if passes(cut, (1 - confidence) / candidates))
     return _threshold(next(passing, -math.inf), uncertainty, wrong)
 
 
-def _auroc(bad: Tensor, good: Tensor) -> Tensor:
-    """From how many wrong and right answers have each uncertainty, (..., values) in increasing order."""
-    below = good.cumsum(-1) - good / 2
-    return (bad * below).sum(-1) / (bad.sum(-1) * good.sum(-1))
-
-
-def _redraw(counts: Tensor, resamples: int, rng: torch.Generator) -> Tensor:
-    """Bootstrap samples of a histogram: (resamples, values)."""
-    total = int(counts.sum())
-    drawn = torch.multinomial(counts, resamples * total, replacement=True, generator=rng).view(resamples, total)
-    return torch.zeros(resamples, len(counts), dtype=counts.dtype).scatter_add_(
-        1, drawn, torch.ones((), dtype=counts.dtype).expand_as(drawn)
-    )
-
-
-def _binomial_tail(k: int, n: int, rate: float) -> float:
-    """P(at most k of n) when each has probability `rate`."""
-    i = torch.arange(k + 1, dtype=torch.float64)
-    whole = torch.tensor(n, dtype=torch.float64)
-    ways = torch.lgamma(whole + 1) - torch.lgamma(i + 1) - torch.lgamma(whole - i + 1)
-    return (ways + i * math.log(rate) + (whole - i) * math.log1p(-rate)).logsumexp(0).exp().item()
-
-
 def _below(uncertainty: float) -> float:
-    """The next smaller number: to accept up to there is to accept what is strictly less."""
+    """The next smaller number: accepting up to it is accepting what is strictly less."""
     return math.nextafter(uncertainty, -math.inf)
 
 
 def _threshold(at: float, uncertainty: Tensor, wrong: Tensor) -> Threshold:
     accepted = uncertainty <= at
     return Threshold(at, accepted.double().mean().item(), wrong[accepted].mean().item())
-
-
-def _checked(uncertainty: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
-    """Both as float64 on the CPU."""
-    if uncertainty.ndim != 1 or uncertainty.shape != wrong.shape or not len(uncertainty):
-        raise ValueError(
-            f"uncertainty and wrong must be one number per example, got shapes {tuple(uncertainty.shape)} and "
-            f"{tuple(wrong.shape)}"
-        )
-    if bool(uncertainty.isnan().any()):
-        raise ValueError("a uncertainty is NaN; use infinity for answers that are not to be trusted at all")
-    return uncertainty.detach().cpu().double(), wrong.detach().cpu().double()
-
-
-def _require_yes_or_no(wrong: Tensor) -> None:
-    if bool(((wrong != 0) & (wrong != 1)).any()):
-        raise ValueError("wrong must be 0 or 1 (or bool) for each example; decide first what counts as wrong")
 
 
 def _require_rate(name: str, value: float) -> None:

@@ -1,4 +1,4 @@
-"""How uncertain an answer is, without its label. To add a measure: an `Uncertainty`, and a line in UNCERTAINTIES."""
+"""How uncertain an answer is, without labels. To add a measure: an `Uncertainty`, and a line in UNCERTAINTIES."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from equilibria.model import EquilibriumModel, Output
 
 
 class Uncertainty(ABC):
-    """A frozen dataclass that ranks answers: the more uncertainty, the less they are to be trusted."""
+    """A frozen dataclass that ranks answers; lower is better."""
 
     def __call__(
         self,
@@ -27,9 +27,10 @@ class Uncertainty(ABC):
         solver: Solver | None = None,
         budget: Budget | None = None,
     ) -> Tensor:
-        """The uncertainty of each answer, (batch,) float64; infinite where a solve diverged.
+        """Return the uncertainty of each answer, (batch,) float64; infinite where a solve diverged.
 
-        `output` is what the model made of `x` with this solver and budget, if that is known already.
+        Args:
+            output: the model's output for `x` with the same solver and budget, if you have it already.
         """
         with torch.no_grad():
             if output is None:
@@ -42,14 +43,14 @@ class Uncertainty(ABC):
     def measure(
         self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
     ) -> Tensor:
-        """The uncertainty, (batch,); NaN where it cannot be told."""
+        """Return the uncertainty, (batch,); NaN where it is unknown."""
 
 
 @dataclass(frozen=True)
 class Residual(Uncertainty):
-    """|f(z) - z| / |f(z)|: has the state settled? Needs nothing but the solve itself.
+    """The relative residual |f(z) - z| / |f(z)|. Needs no further solve.
 
-    Says little under a budget with a tolerance, which all samples that have converged meet alike.
+    Under a budget with a tolerance it says little, because all converged rows have a similar residual.
     """
 
     def measure(
@@ -60,10 +61,9 @@ class Residual(Uncertainty):
 
 @dataclass(frozen=True)
 class Indecision(Uncertainty):
-    """1 - the softmax margin, the two largest probabilities apart; the narrowest of all positions.
+    """1 - the softmax margin (the difference of the two largest probabilities), at the position where it is smallest.
 
-    Classes are in dimension 1, positions in those behind it: an answer counts as a whole, and is as weak as
-    its weakest position.
+    Classes are in dimension 1, positions in the dimensions after it.
     """
 
     def measure(
@@ -76,10 +76,10 @@ class Indecision(Uncertainty):
 
 @dataclass(frozen=True)
 class Misalignment(Uncertainty):
-    """1 - the AA score: does the solve end elsewhere when it begins at other examples' states?
+    """1 - the AA score: do restarts from other examples' limits reach another limit?
 
-    The others are those of the batch, so it needs more than `restarts` examples; calibrate on batches like those
-    that will come. Starts from which the solve diverges are left out, as by `alignment_score`.
+    The other examples come from the batch, which needs more than `restarts` rows. Calibrate on batches like those in
+    use. Restarts that diverge do not count, as in `alignment_score`.
     """
 
     restarts: int = 10
@@ -94,10 +94,10 @@ class Misalignment(Uncertainty):
 
 @dataclass(frozen=True)
 class Disagreement(Uncertainty):
-    """Do solves from noise give the same answer? The share of positions where they say otherwise.
+    """The share of positions at which restarts from noise give another class, averaged over `restarts`.
 
-    Classes are in dimension 1. With `regression` it is the relative distance |other - answer| / |answer|, and in
-    both cases the mean over `restarts`, from `scale` times standard normal noise.
+    Classes are in dimension 1. With `regression`, it is the relative distance |other - answer| / |answer| instead.
+    The initial states are `scale` times standard normal noise.
     """
 
     restarts: int = 4
@@ -106,7 +106,7 @@ class Disagreement(Uncertainty):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_whole("restarts", self.restarts, least=1, why="it is how often to solve again")
+        require_whole("restarts", self.restarts, least=1, why="it is the number of restarts per example")
 
     def measure(
         self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None

@@ -1,4 +1,4 @@
-"""The nets that a page can open: those found in the folders that the server was started with, and nothing else."""
+"""The nets that a page can open: those in the folders that the server was started with, and no others."""
 
 import json
 import math
@@ -10,190 +10,192 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
-from equilibria.explorer.limits import MOST_STEPS, Refused
-from equilibria.explorer.untrusted import is_number, lies_in
+from equilibria.explorer.requests import MAX_STEPS, Refused, is_number, printable
 from equilibria.explorer.views import VIEWS, View
 from equilibria.io.describe import from_data
+from equilibria.io.files import read_json
 from equilibria.io.folders import KINDS, load, read_config
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import TASKS, Task
 
-LOADED = 16  # nets kept in memory
-DESCRIBED = 4096  # nets whose descriptions are
-USUAL_STEPS = 200  # where nothing says how many a net takes
-READ = ("config.json", "summary.json", "recipe.json", "model.safetensors")  # of a net's folder
-USUAL_FOLDERS = (Path("results"), Path("runs"))
+LOADED_NETS = 16  # kept in memory
+DESCRIBED_NETS = 4096  # whose descriptions are kept in memory
+DEFAULT_STEPS = 200  # of a net without measurements
+FILES = ("config.json", "summary.json", "recipe.json", "model.safetensors")  # that may be read of a net
+DEFAULT_FOLDERS = (Path("results"), Path("runs"))
 
 
-class Net(NamedTuple):
+class CatalogueNet(NamedTuple):
     """A trained net on disk."""
 
-    path: str  # how pages call it: its folder, relative to the one that was given
-    name: str  # that its recipe has, where the path says less
+    path: str  # its name for pages: its folder, relative to the root
+    name: str  # of its recipe
     folder: Path
     kind: str  # of its task, as in TASKS
     task: Task
     steps: dict[float, int]  # difficulty -> the most steps that it was evaluated with
-    alignment: float | None  # its mean AA, where that was measured
-    scores: list[dict[str, Any]]  # what was measured
+    alignment: float | None  # its mean AA, if measured
+    score: float | None  # of its last measurement
 
     @property
     def view(self) -> View:
+        """How its task is shown."""
         return VIEWS[self.kind]
 
     def data(self) -> dict[str, Any]:
-        """For the page."""
-        return {
-            "path": self.path,
-            "name": self.name,
-            "task": self.kind,
-            "steps": self.steps,
-            "alignment": self.alignment,
-            "scores": [{name: one[name] for name in ("difficulty", "steps", "score")} for one in self.scores],
-        }
+        """The JSON that the page receives."""
+        named = {name: getattr(self, name) for name in ("path", "name", "steps", "alignment")}
+        return named | {"task": self.kind}
 
 
 class Catalogue:
-    """Finds nets under `roots`: folders of runs, or runs themselves."""
+    """The nets under `roots`, which are folders of runs, or runs."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         for root in roots:
             if not root.is_dir():
-                raise FileNotFoundError(f"{root} is not a folder; give folders of runs, such as results")
+                raise FileNotFoundError(f"{root} is not a folder; name a folder of runs, such as results")
         self.roots = [root.resolve() for root in roots]
-        self._nets: dict[str, Net] = {}
+        self._nets: dict[str, CatalogueNet] = {}
         self._problems: list[str] = []
-        self._lock = threading.Lock()  # two jobs may want the same net at once
-        self._load = lru_cache(maxsize=LOADED)(_loaded)
-        self.look()
+        self._lock = threading.Lock()  # two jobs may load the same net at once
+        self._load = lru_cache(maxsize=LOADED_NETS)(lambda folder, version: load(folder))
+        self.refresh()
         if not self._nets:
             where = ", ".join(map(str, roots)) or "no folder"
-            raise FileNotFoundError(f"no trained net in {where}; train one first, or name a folder that has some")
+            problems = "".join(f"\n{problem}" for problem in self._problems)
+            raise FileNotFoundError(
+                f"no trained net in {where}; train one first, or name a folder that has some{problems}"
+            )
 
-    def look(self) -> None:
-        """Look again: runs may have been finished meanwhile."""
-        nets, problems = {}, []
+    def refresh(self) -> None:
+        """Search the folders again, for runs that have finished since. A net that cannot be read is a problem."""
+        nets: dict[str, CatalogueNet] = {}
+        problems = []
         for root in self.roots:
             for config in sorted(root.rglob("config.json")):
                 folder = config.parent.resolve()
-                if not all(lies_in(folder / name, root) for name in READ):
-                    continue  # a link that leads elsewhere
+                if not all(is_inside(folder / name, root) for name in FILES):
+                    continue  # a link that leads out of the folder
                 path = folder.relative_to(root).as_posix()
                 path = root.name if path == "." else path
                 path = path if path not in nets or nets[path].folder == folder else f"{root.name}/{path}"
                 try:
-                    nets[path] = _described(path, folder, _changed(folder))
-                except (ValueError, OSError, TypeError, RecursionError) as error:
-                    problems.append(f"{path}: {error}")
+                    nets[path] = _describe(path, folder, _version(folder))
+                except Exception as error:  # whatever is wrong with one net, the others stay available
+                    problems.append(printable(f"{path}: {error or type(error).__name__}"))
         self._nets, self._problems = nets, problems
 
-    def net(self, path: Any) -> Net:
-        """The net that a page means. Paths are looked up, never opened."""
+    def net(self, path: Any) -> CatalogueNet:
+        """The net of this name. Paths are looked up, never opened."""
         net = self._nets.get(path) if isinstance(path, str) else None
         if net is None:
             raise Refused(404, f"there is no net {str(path)[:200]!r} in the folders of this explorer")
         return net
 
-    def model(self, net: Net) -> EquilibriumModel:
+    def model(self, net: CatalogueNet) -> EquilibriumModel:
+        """The model of a net."""
         with self._lock:
             try:
-                return self._load(net.folder, _changed(net.folder))
+                return self._load(net.folder, _version(net.folder))
             except (ValueError, OSError) as error:
-                raise Refused(422, f"{net.path} cannot be opened: {error}") from error
+                raise Refused(422, f"cannot open {net.path}: {error}") from error
 
     def data(self) -> dict[str, Any]:
-        """For the page: tasks that have nets, the nets, and what can be chosen."""
-        kinds = [kind for kind in TASKS if any(net.kind == kind for net in self._nets.values())]
+        """The JSON that the page receives: the tasks that have nets, the nets, and the choices."""
+        nets = list(self._nets.values())
+        tasks = {kind: [net for net in nets if net.kind == kind] for kind in TASKS}
         return {
-            "tasks": {kind: self._task_data(kind) for kind in kinds},
-            "nets": [net.data() for net in self._nets.values()],
+            "tasks": {kind: _task_data(kind, found) for kind, found in tasks.items() if found},
+            "nets": [net.data() for net in nets],
             "problems": self._problems,
             "solvers": list(SOLVERS),
-            "most_steps": MOST_STEPS,
-        }
-
-    def _task_data(self, kind: str) -> dict[str, Any]:
-        view, nets = VIEWS[kind], [net for net in self._nets.values() if net.kind == kind]
-        task = nets[0].task
-        return {
-            "title": view.title,
-            "drawing": view.drawing,
-            "word": view.word,
-            "unit": view.unit,
-            "lowest": view.lowest,
-            "highest": view.highest,
-            "stride": view.stride,
-            "first": view.first,
-            "seed": view.seed,
-            "edits": view.edits,
-            "trained": list(task.train_difficulties),
-            "tested": list(task.test_difficulties),
-            "higher_is_better": task.higher_is_better,
-            "pair": _pair(nets),
-            "contrast": any(net.alignment is not None and net.alignment < PATH_INDEPENDENT for net in nets),
+            "max_steps": MAX_STEPS,
         }
 
 
-def usual_roots() -> list[Path]:
-    """Where to look if nobody says: results and runs, if they are here."""
-    return [folder for folder in USUAL_FOLDERS if folder.is_dir()]
+def default_roots() -> list[Path]:
+    """The folders `results` and `runs`, if they exist here."""
+    return [folder for folder in DEFAULT_FOLDERS if folder.is_dir()]
 
 
-def _pair(nets: list[Net]) -> list[str]:
-    """What to open side by side: the nets with the highest and the lowest AA; among equals, scores decide.
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a file lies in a resolved folder, after following every link in its path."""
+    try:
+        return root in path.resolve().parents
+    except (OSError, ValueError, RuntimeError):  # impossible names, circular links
+        return False
 
-    Where some lie in a folder named after their task, as those that are shipped do, it is two of them: studies bring
-    many others, which are opened from their figures.
+
+def require_json(data: Any) -> None:
+    """Raise unless `data` can be sent as JSON: no NaN, and no text that is not valid Unicode."""
+    json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _task_data(kind: str, nets: list[CatalogueNet]) -> dict[str, Any]:
+    return VIEWS[kind].data() | {
+        "tested": list(nets[0].task.test_difficulties),
+        "pair": _pair(nets),
+        "contrast": any(net.alignment is not None and net.alignment < PATH_INDEPENDENT for net in nets),
+    }
+
+
+def _pair(nets: list[CatalogueNet]) -> list[str]:
+    """The nets to open side by side: those with the highest and the lowest AA; scores decide between equals.
+
+    Nets in a folder named after their task, such as those that come with the project, are preferred to the many nets
+    of a reproduction, which are opened from its figures.
     """
     nets = [net for net in nets if net.path.startswith(f"{net.kind}/")] or nets
 
-    def merit(net: Net) -> tuple[float, float]:
-        score = net.scores[-1]["score"] if net.scores else None
-        good = -math.inf if score is None else score if net.task.higher_is_better else -score
+    def merit(net: CatalogueNet) -> tuple[float, float]:
+        good = -math.inf if net.score is None else net.score if net.task.higher_is_better else -net.score
         return -1.0 if net.alignment is None else round(net.alignment, 2), good
 
     measured = [net for net in nets if net.alignment is not None]
-    ordered = sorted(measured or nets, key=merit)  # what was not measured is not path dependent for that
+    ordered = sorted(measured or nets, key=merit)  # an unmeasured net does not count as path dependent
     return [ordered[-1].path, ordered[0].path]
 
 
-def _changed(folder: Path) -> tuple[int, ...]:
-    """Tells whether the files that describe a net are still those that were read."""
+def _version(folder: Path) -> tuple[int, ...]:
+    """Changes when the files that describe a net are written again."""
     files = [folder / name for name in ("config.json", "summary.json")]
     return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
 
 
-@lru_cache(maxsize=DESCRIBED)
-def _described(path: str, folder: Path, changed: tuple[int, ...]) -> Net:
+@lru_cache(maxsize=DESCRIBED_NETS)
+def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet:
     config = read_config(folder)
     if config.get("task") is None:
-        raise ValueError("its task is not known, so no input can be made for it")
-    task = from_data(config["task"], Task, KINDS, "task")
-    kind = next(name for name, known in TASKS.items() if isinstance(task, known))
-    name, measured = _recorded(folder / "summary.json")
+        raise ValueError("its task is unknown, so the explorer cannot make inputs for it")
+    task = from_data(config["task"], Task, KINDS, "task").held_out()
+    kind = next((name for name, known in TASKS.items() if isinstance(task, known)), type(task).__name__)
+    if kind not in VIEWS:
+        raise ValueError(f"the explorer has no view of the task {kind}")
+    if not all(map(is_number, (*task.train_difficulties, *task.test_difficulties))):
+        raise ValueError("the difficulties of its task are not finite numbers")
+    file = folder / "summary.json"
+    summary = read_json(file) if file.is_file() else {}
+    measured = _measurements(summary)
     steps: dict[float, int] = {}
     for one in measured:
-        steps[one["difficulty"]] = min(MOST_STEPS, max(int(one["steps"]), steps.get(one["difficulty"], 0)))
+        steps[one["difficulty"]] = min(MAX_STEPS, max(int(one["steps"]), steps.get(one["difficulty"], 0)))
     alignments = [one["alignment"] for one in measured if one["alignment"] is not None]
     alignment = statistics.mean(alignments) if alignments else None
-    return Net(path, name, folder, kind, task.held_out(), steps, alignment, measured)
+    score = measured[-1]["score"] if measured else None
+    net = CatalogueNet(path, str(summary.get("name", "")), folder, kind, task, steps, alignment, score)
+    require_json([net.data(), _task_data(kind, [net])])
+    return net
 
 
-def _recorded(summary: Path) -> tuple[str, list[dict[str, Any]]]:
-    """The name and the measurements in a summary, where there is one; what is no number becomes None."""
-    if not summary.is_file():
-        return "", []
-    data = json.loads(summary.read_text())
-    measured = data.get("measurements", []) if isinstance(data, dict) else None
+def _measurements(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The measurements in a summary; values that are not finite numbers become None."""
+    measured = summary.get("measurements", [])
     if not isinstance(measured, list) or not all(isinstance(one, dict) for one in measured):
-        raise ValueError(f"{summary.name} holds no list of measurements")
+        raise ValueError("summary.json has no list of measurements")
     names = ("difficulty", "steps", "score", "alignment")
     numbers = [{name: one.get(name) if is_number(one.get(name)) else None for name in names} for one in measured]
     if any(one["difficulty"] is None or one["steps"] is None for one in numbers):
-        raise ValueError(f"a measurement in {summary.name} lacks its difficulty or its steps")
-    return str(data.get("name", "")), numbers
-
-
-def _loaded(folder: Path, changed: tuple[int, ...]) -> EquilibriumModel:
-    return load(folder)
+        raise ValueError("a measurement in summary.json has no difficulty or no steps")
+    return numbers

@@ -1,129 +1,120 @@
-"""Diagnose one input: solve it from several starts at once, and see whether they meet."""
+"""Diagnose one input: solve it from several starts at once, and compare the limits."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from equilibria.core.similarity import Usual
+from equilibria.core.similarity import References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import Plane, principal_plane, random_plane
-from equilibria.explorer.frames import Packer, plain, residual_of_all
-from equilibria.explorer.problem import Limits, Preparing, Problem
-from equilibria.explorer.solve_stream import described, reported, status_name
-from equilibria.explorer.views import judged
+from equilibria.explorer.jobs import Event
+from equilibria.explorer.solve_stream import (
+    Frame,
+    OtherLimits,
+    Preparing,
+    Problem,
+    input_event,
+    packets,
+    status_names,
+    trajectory,
+)
+from equilibria.explorer.views import judge
+from equilibria.io.files import jsonable
 
 COLUMNS = ("x", "y", "residual", "share", "right", "cosine")  # of each start
-AHEAD = (0, 1, 2, 4, 8, 16)  # steps whose states decide on the principal plane, before anything is drawn
+PLANE_STEPS = (0, 1, 2, 4, 8, 16)  # whose states determine the principal plane
 NOISE_SEED = 100
 
 
 class Starts(NamedTuple):
-    """Where the solves begin: rows of states, and what they are."""
+    """The initial states of a diagnosis."""
 
-    states: Tensor  # (rows, *state) the first is the usual start
+    states: Tensor  # (rows, *state), the usual start first
     kinds: list[str]  # usual, this, noise, swapped
-    lenders: Limits | None  # of the swapped ones: the solves of the other inputs
+    others: OtherLimits | None  # the limits that the swapped starts were taken from
 
 
-def diagnosing(problem: Problem) -> Iterator[dict[str, Any]]:
-    """Events: input, opened, frames ..., done. The AA score (paper, Algorithm 1) is that of this one input."""
-    yield described(problem)
+def diagnosis_events(problem: Problem) -> Iterator[Event]:
+    """Events: input, preparing ..., opened, frames ..., done. The AA score (paper, Algorithm 1) is of this input."""
+    yield input_event(problem)
     yield {"event": "preparing", "start": "several", "share": 0}
-    starts = yield from reported(_starts(problem), "several")
-    plane = _plane(problem, starts.states)
-    rows = len(starts.kinds)
-    yield {
-        "event": "opened",
-        "columns": COLUMNS,
-        "starts": starts.kinds,
-        "places": 0,
-        "steps": problem.asked.budget.steps,
-        "solver": str(problem.solver),
-    }
-    packer = Packer()
+    starts = yield from _starts(problem)
     with torch.no_grad():
-        solving = problem.solving(starts.states)
-        packer.add(_seen(problem, starts.states, torch.full((rows,), torch.nan), plane))
-        for step in range(1, problem.asked.budget.steps + 1):
-            solving.run(step)
-            if not len(solving.active) and solving.done < step:
-                break
-            packer.add(_seen(problem, solving.active.current(), residual_of_all(solving.active, rows), plane))
-            if packer.due():
-                yield packer.packet()
-        yield from packer.rest()
-        yield _found(solving.solution(), starts)
+        plane = _plane(problem, starts.states)
+        yield {
+            "event": "opened",
+            "columns": COLUMNS,
+            "starts": starts.kinds,
+            "places": 0,
+            "steps": problem.request.steps,
+            "solver": str(problem.solver),
+        }
+        stepwise = problem.stepwise(starts.states)
+        yield from packets(_frame(problem, z, residual, plane) for z, residual in trajectory(stepwise))
+        yield _done_event(stepwise.result(), starts)
 
 
 def _starts(problem: Problem) -> Preparing[Starts]:
-    states, kinds, lenders = [problem.usual_start], ["usual"], None
-    kind = problem.asked.start.kind
-    if kind not in ("usual", "zeros") or (kind == "zeros" and bool(problem.usual_start.any())):
+    request, usual = problem.request, problem.usual_start
+    states, kinds, others = [usual], ["usual"], None
+    if request.start.kind not in ("usual", "zeros") or (request.start.kind == "zeros" and bool(usual.any())):
         states.append((yield from problem.start()))
         kinds.append("this")
-    for number in range(problem.asked.noises):
-        states.append(problem.noise(1.0, NOISE_SEED + number))
-        kinds.append("noise")
-    if problem.asked.others:
-        lenders = yield from problem.limits_of_others(problem.asked.others, 0)
-        states.append(lenders.z.nan_to_num(0, 0, 0))  # one that diverged lends nothing, and is not counted below
-        kinds += ["swapped"] * problem.asked.others
-    return Starts(torch.cat(states), kinds, lenders)
+    states += [problem.noise(1.0, NOISE_SEED + number) for number in range(request.noises)]
+    kinds += ["noise"] * request.noises
+    if request.restarts:
+        others = yield from problem.other_limits(request.restarts)
+        states.append(others.z.nan_to_num(0, 0, 0))  # those of diverged solves are ignored below
+        kinds += ["swapped"] * request.restarts
+    return Starts(torch.cat(states), kinds, others)
 
 
 def _plane(problem: Problem, starts: Tensor) -> Plane:
-    """Fixed before anything is drawn, so that trajectories can be drawn as they happen."""
-    if problem.asked.plane == "random" or starts[0].numel() < 3:
+    """The plane on which trajectories are drawn, chosen before the first of them is drawn."""
+    if problem.request.plane == "random" or starts[0].numel() < 3:
         return random_plane(starts[:1], rng=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        solving, seen = problem.solving(starts), []
-        for step in AHEAD:
-            if step <= problem.asked.budget.steps:
-                solving.run(step)
-                seen.append(solving.active.current().flatten(1).clone())
-    plane = principal_plane(torch.cat(seen)[None])
+    stepwise, states = problem.stepwise(starts), []
+    for step in [step for step in PLANE_STEPS if step <= problem.request.steps]:
+        stepwise.step(step - stepwise.taken)
+        states.append(stepwise.z.flatten(1).clone())
+    plane = principal_plane(torch.cat(states)[None])
     return Plane(plane.origin.to(starts.dtype), plane.directions.to(starts.dtype))
 
 
-def _seen(problem: Problem, states: Tensor, residual: Tensor, plane: Plane) -> Tensor:
-    """The numbers of all starts after a step, one start after the other: (rows * columns,)."""
-    flat = states.flatten(1)
+def _frame(problem: Problem, z: Tensor, residual: Tensor, plane: Plane) -> Frame:
+    """The columns of all starts, one start after the other: (rows * columns,)."""
+    flat = z.flatten(1)
     x, y = ((flat - plane.origin) @ plane.directions[0].mT).T
-    prediction = problem.readout(states)
-    _, right = judged(problem.task, prediction, problem.instance)
+    prediction = problem.model.readout(z)
+    _, right = judge(problem.task, prediction, problem.instance)
     share = problem.view.share(prediction, problem.instance)
     cosine = torch.cosine_similarity(flat[:1], flat)
-    return torch.stack([part.float() for part in (x, y, residual, share, right, cosine)], 1).flatten()
+    return torch.stack([part.float() for part in (x, y, residual, share, right, cosine)], 1).flatten(), None
 
 
-def _found(solution: Solution, starts: Starts) -> dict[str, Any]:
-    lost = solution.status == Status.DIVERGED
+def _done_event(solution: Solution, starts: Starts) -> Event:
+    diverged = solution.status == Status.DIVERGED
     swapped = torch.tensor([kind == "swapped" for kind in starts.kinds])
-    found: dict[str, Any] = {
+    event: Event = {
         "event": "done",
-        "status": [status_name(int(s), r.item()) for s, r in zip(solution.status, solution.residual, strict=True)],
-        "period": solution.period.tolist(),
-        "residual": plain(solution.residual),
-        "diverged": int(lost[swapped].sum()),
+        "status": status_names(solution),
+        "period": solution.period,
+        "residual": solution.residual,
+        "diverged": diverged[swapped].sum(),
         "alignment": None,
         "centred": None,
     }
-    if starts.lenders is None:
-        return found
-    # The mean that centring takes off is that of this input and of those that lent their states.
-    usual = Usual(torch.cat((solution.z[:1], starts.lenders.z)), torch.cat((lost[:1], _lost(starts.lenders))))
-    good = ~lost[swapped] & ~_lost(starts.lenders)
-    if not bool(lost[0]) and bool(good.any()):
-        ends = solution.z[swapped][good]
-        agreement = usual.agreement(torch.zeros(len(ends), dtype=torch.long), ends)
-        found |= {name: plain(getattr(agreement, field).mean().item()) for name, field in _NAMES.items()}
-    return found
-
-
-_NAMES = {"alignment": "cosine", "centred": "centred", "distance": "distance"}
-
-
-def _lost(ended: Solution | Limits) -> Tensor:
-    return ended.status == Status.DIVERGED
+    if starts.others is None:
+        return jsonable(event)
+    # Centring subtracts the mean limit of this input and of the other inputs.
+    others_diverged = starts.others.status == Status.DIVERGED
+    references = References(torch.cat((solution.z[:1], starts.others.z)), torch.cat((diverged[:1], others_diverged)))
+    good = ~diverged[swapped] & ~others_diverged
+    if not bool(diverged[0]) and bool(good.any()):
+        limits = solution.z[swapped][good]
+        agreement = references.agreement(torch.zeros(len(limits), dtype=torch.long), limits)
+        named = {"alignment": agreement.cosine, "centred": agreement.centred, "distance": agreement.distance}
+        event |= {name: values.mean() for name, values in named.items()}
+    return jsonable(event)

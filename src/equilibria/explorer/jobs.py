@@ -1,67 +1,149 @@
-"""Jobs in threads whose events an asyncio server passes on: bounded in number, in memory, and in what they hoard."""
+"""Solves that run in threads: they take turns at the processor, and an asyncio server passes their events on."""
 
 import asyncio
+import base64
+import json
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from equilibria.explorer.limits import MOST_STREAMS, Refused
-from equilibria.explorer.scheduler import Stopped, Turn, Turns
+from starlette.responses import StreamingResponse
 
-UNSENT = 8  # events that may wait for a slow reader; then the job waits, too
-PATIENCE = 0.1  # seconds between two looks at whether a waiting job is still wanted
+from equilibria.explorer.requests import Refused
 
-Event = dict[str, Any]  # {"event": name, ...}; of "frames", "data" is bytes
-Work = Callable[[Turn], Iterator[Event]]
+MAX_JOBS = 96  # of all pages together
+BACKGROUND_DELAY = 0.4  # seconds that a background job lets interactive ones go first
+MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
+POLL = 0.1  # seconds between two checks whether a paused job has been stopped
+JOIN_TIMEOUT = 5.0  # seconds to wait for the thread of a stopped job
+
+Event = dict[str, Any]  # {"event": name, ...}; the "data" of frames is bytes
+Work = Callable[[Callable[[], None]], Iterator[Event]]  # gets a `checkpoint` to call every few milliseconds
 log = logging.getLogger(__name__)
 
 
-class Desk:
-    """Takes jobs, runs each in a thread of its own, and knows how many there are."""
+class JobStopped(Exception):
+    """The job has been stopped: nobody waits for its result."""
 
-    def __init__(self, at_once: int) -> None:
-        self._turns = Turns(at_once)
-        self._jobs: set[Job] = set()
 
-    @property
-    def running(self) -> int:
-        return len(self._jobs)
+class Scheduler:
+    """Lets `slots` jobs compute at the same time; of the others, the turn with the earliest due time is next."""
 
-    def open(self, work: Work, *, seconds: float, watched: bool) -> "Job":
-        """Start a job whose turns take so many seconds; must be called from the event loop."""
-        if self.running >= MOST_STREAMS:
-            raise Refused(429, f"{MOST_STREAMS} solves are under way already; try again in a moment")
-        job = Job(work, Turn(self._turns, seconds, watched=watched), self._jobs.discard)
-        self._jobs.add(job)
-        job.start()
-        return job
+    def __init__(self, slots: int) -> None:
+        self.changed = threading.Condition()
+        self.free = slots
+        self.waiting: list[Turn] = []
+
+
+class Turn:
+    """A job's place in a `Scheduler`: `with turn:` computes, and `turn.checkpoint()` lets others compute."""
+
+    def __init__(self, scheduler: Scheduler, seconds: float, *, interactive: bool = True) -> None:
+        self._scheduler, self._seconds = scheduler, seconds  # how long it computes before it yields to others
+        self._delay = 0.0 if interactive else BACKGROUND_DELAY
+        self.due = 0.0  # new jobs go first, so that a click gets its first answer at once
+        self.stopped = False
+        self._computing = False
+        self._began = 0.0
+
+    def __enter__(self) -> "Turn":
+        scheduler = self._scheduler
+        with scheduler.changed:
+            scheduler.waiting.append(self)
+            scheduler.changed.wait_for(lambda: self.stopped or (scheduler.free and self._is_next()))
+            scheduler.waiting.remove(self)
+            scheduler.changed.notify_all()  # another one is next now
+            if self.stopped:
+                raise JobStopped
+            scheduler.free -= 1
+            self._computing, self._began = True, time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._scheduler.changed:
+            if self._computing:
+                self._computing = False
+                self._scheduler.free += 1
+                self._scheduler.changed.notify_all()
+
+    def _is_next(self) -> bool:
+        return min(self._scheduler.waiting, key=lambda turn: turn.due) is self
+
+    def checkpoint(self) -> None:
+        """Call this every few milliseconds: raises `JobStopped` if stopped, and yields the slot when time is up."""
+        if self.stopped:
+            raise JobStopped
+        if self._scheduler.waiting and time.monotonic() - self._began > self._seconds:
+            with self._scheduler.changed:
+                due = time.monotonic() + self._delay
+                yields = any(turn.due < due for turn in self._scheduler.waiting)
+            if yields:
+                with self.paused():
+                    pass
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Give the slot to another job inside the block."""
+        self.__exit__()
+        yield
+        self.due = time.monotonic() + self._delay
+        self.__enter__()
 
     def stop(self) -> None:
-        """Stop all of them."""
-        for job in list(self._jobs):
+        """Stop the job at its next checkpoint, or at once if it waits."""
+        with self._scheduler.changed:
+            self.stopped = True
+            self._scheduler.changed.notify_all()
+
+
+class JobQueue:
+    """Starts jobs, each in its own thread, and stops them."""
+
+    def __init__(self, slots: int) -> None:
+        self._scheduler = Scheduler(slots)
+        self._jobs: set[Job] = set()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def start(self, work: Work, *, seconds: float, interactive: bool) -> "Job":
+        """Start a job whose turns take `seconds`. Call this from the event loop."""
+        if self._closed:
+            raise Refused(503, "the explorer is shutting down")
+        if len(self) >= MAX_JOBS:
+            raise Refused(429, f"{MAX_JOBS} solves are already running; try again in a moment")
+        job = Job(work, Turn(self._scheduler, seconds, interactive=interactive), self._jobs.discard)
+        self._jobs.add(job)
+        job.thread.start()
+        return job
+
+    def close(self) -> None:
+        """Stop all jobs and wait for their threads."""
+        self._closed = True
+        jobs = list(self._jobs)
+        for job in jobs:
             job.stop()
+        for job in jobs:
+            job.thread.join(JOIN_TIMEOUT)
 
 
 class Job:
-    """One solve under way."""
+    """A solve that runs in a thread."""
 
-    def __init__(self, work: Work, turn: Turn, ended: Callable[["Job"], None]) -> None:
-        self._work, self._turn, self._ended = work, turn, ended
+    def __init__(self, work: Work, turn: Turn, on_end: Callable[["Job"], None]) -> None:
+        self._work, self._turn, self._on_end = work, turn, on_end
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._room = threading.Semaphore(UNSENT)
-        self._thread = threading.Thread(target=self._run, name="explorer-job", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Let it end as soon as it can; its events are of no interest any more."""
-        self._turn.stop()
+        self._room = threading.Semaphore(MAX_UNSENT)
+        self.thread = threading.Thread(target=self._run, name="explorer-job", daemon=True)
+        self.stop = turn.stop
 
     async def events(self) -> AsyncIterator[Event]:
-        """What it has to say, until it is done. Leaving this loop early stops the job."""
+        """The events of the job. Leaving this loop early stops the job."""
         try:
             while (event := await self._events.get()) is not None:
                 yield event
@@ -72,33 +154,57 @@ class Job:
     def _run(self) -> None:
         try:
             with self._turn:
-                for event in self._work(self._turn):
-                    self._put(event)
-        except Stopped:
+                for event in self._work(self._turn.checkpoint):
+                    self._wait_for_room()
+                    self._send(event)
+        except JobStopped:
             pass
         except Refused as refused:
-            self._call({"event": "refused", **refused.data()})
-        except Exception as error:  # the server stays up, and the page says what happened
+            self._send({"event": "refused", **refused.data()})
+        except Exception as error:  # the server keeps running, and the page shows the reason
             log.exception("a solve failed")
-            self._call({"event": "refused", "status": 500, "reason": f"{type(error).__name__}: {error}"})
+            self._send({"event": "refused", **Refused(500, f"{type(error).__name__}: {error}").data()})
         finally:
-            self._call(None)
+            self._send(None)
 
-    def _put(self, event: Event) -> None:
+    def _wait_for_room(self) -> None:
         if not self._room.acquire(blocking=False):
             with self._turn.paused():
-                while not self._room.acquire(timeout=PATIENCE):
+                while not self._room.acquire(timeout=POLL):
                     if self._turn.stopped:
-                        raise Stopped
-        self._call(event)
+                        raise JobStopped
 
-    def _call(self, event: Event | None) -> None:
+    def _send(self, event: Event | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, event)
-        except RuntimeError:  # the server has gone
-            log.debug("nobody is left to tell")
+        except RuntimeError:
+            log.debug("the event loop is closed")
 
     def _deliver(self, event: Event | None) -> None:
         self._events.put_nowait(event)
         if event is None:
-            self._ended(self)
+            self._on_end(self)
+
+
+class JobLines(StreamingResponse):
+    """The HTTP response to a script: the events of a job as lines of JSON. The job stops with the connection."""
+
+    def __init__(self, job: Job, first: Event, later: AsyncIterator[Event]) -> None:
+        super().__init__(self._lines(first, later), media_type="application/x-ndjson")
+        self._job = job
+
+    async def __call__(self, *connection: Any) -> None:
+        try:
+            await super().__call__(*connection)
+        finally:
+            self._job.stop()
+
+    async def _lines(self, first: Event, later: AsyncIterator[Event]) -> AsyncIterator[str]:
+        yield json.dumps(first) + "\n"
+        async for event in later:
+            yield json.dumps(as_text(event)) + "\n"
+
+
+def as_text(event: Event) -> Event:
+    """An event whose bytes are base64, as JSON needs them."""
+    return event | {"data": base64.b64encode(event["data"]).decode()} if "data" in event else event

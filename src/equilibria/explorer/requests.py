@@ -1,145 +1,140 @@
-"""What a page asks for, read from JSON and checked before any work is done."""
+"""What a page may request, read from JSON and checked before any work is done."""
+
+from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from equilibria.core.budget import Budget
-from equilibria.explorer.catalogue import Catalogue, Net
-from equilibria.explorer.limits import (
-    LARGEST_NOISE,
-    LARGEST_SEED,
-    MOST_FLIPS,
-    MOST_NOISES,
-    MOST_OTHERS,
-    MOST_REQUEST_BYTES,
-    MOST_STEPS,
-    Refused,
-)
-from equilibria.explorer.untrusted import is_number
-from equilibria.explorer.views import Input
+from equilibria.io.describe import from_data
 from equilibria.solvers import SOLVERS
 
-FIELDS = {"net", "what", "input", "start", "solver", "steps", "tol", "others", "noises", "plane"}
-INPUT_FIELDS = {"difficulty", "seed", "flips", "begin", "end", "digit"}
-START_FIELDS = {"kind", "scale", "seed"}
-STARTS = ("usual", "zeros", "noise", "other", "attack")
-PLANES = ("principal", "random")
+if TYPE_CHECKING:
+    from equilibria.explorer.catalogue import Catalogue
+
+MAX_STEPS = 2000  # of one solve
+MAX_RESTARTS = 10  # solves that start from the limits of other inputs (paper, Algorithm 1)
+MAX_NOISES = 4  # solves that start from noise
+MAX_NOISE_SCALE = 1e3
+MAX_FLIPS = 20_000  # edited places of one input
+MAX_SEED = 2**31 - 1
+MAX_BYTES = 200_000  # of one request
+MAX_REASON = 1000  # characters of an error message
+
+
+class Refused(Exception):
+    """A request that is not carried out: an HTTP status, and a reason for people."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, printable(reason)
+
+    def data(self) -> dict[str, object]:
+        """The JSON that pages and scripts receive."""
+        return {"status": self.status, "reason": self.reason}
+
+
+def _limited(default: Any, least: float, most: float) -> Any:
+    """A field of a `_Limited` dataclass whose value must be from `least` to `most`."""
+    return field(default=default, metadata={"limits": (least, most)})
+
+
+class _Limited:
+    def __post_init__(self) -> None:
+        for one in fields(self):  # pyright: ignore[reportArgumentType]
+            if "limits" in one.metadata:
+                (least, most), value = one.metadata["limits"], getattr(self, one.name)
+                if not least <= value <= most:
+                    raise Refused(422, f"{one.name} must be from {least:g} to {most:.10g}, got {value!r}")
 
 
 @dataclass(frozen=True)
-class From:
-    """Where a solve starts: the net's usual start, zeros, noise, another input's fixed point, or an adversary's."""
+class Input(_Limited):
+    """An input: an instance by its seed, and the edits made to it."""
 
-    kind: str = "usual"
-    scale: float = 1.0  # of noise
-    seed: int = 0  # of noise, of the other input, of the adversary's first guesses
+    difficulty: Any = None
+    seed: int = _limited(0, 0, MAX_SEED)
+    flips: tuple[int, ...] = ()  # the places that were toggled
+    begin: int | None = None  # the start of a maze, if it was moved
+    end: int | None = None  # the end of a maze, if it was moved
+    digit: int | None = None  # which digit to show
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.flips) > MAX_FLIPS:
+            raise Refused(422, f"flips may hold at most {MAX_FLIPS} places, got {len(self.flips)}")
+        if isinstance(self.difficulty, float) and self.difficulty.is_integer():
+            object.__setattr__(self, "difficulty", int(self.difficulty))  # tasks count in whole numbers
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A solve to watch, or a diagnosis."""
+class StartSpec(_Limited):
+    """The initial state: the net's usual one, zeros, noise, another input's limit, or one found by an attack."""
 
-    net: Net
-    what: Literal["think", "diagnose"]
-    input: Input
-    start: From
-    solver: str
-    budget: Budget
-    others: int  # of a diagnosis: solves from other inputs' states
-    noises: int  # and from noise
-    plane: str  # and on which plane they are seen
+    kind: Literal["usual", "zeros", "noise", "other", "attack"] = "usual"
+    scale: float = _limited(1.0, 0, MAX_NOISE_SCALE)  # standard deviation of the noise
+    seed: int = _limited(0, 0, MAX_SEED)  # of the noise, the other input, or the attack's first guesses
 
 
-def parsed(body: bytes | str) -> dict[str, Any]:
-    """JSON as a dict."""
-    if len(body) > MOST_REQUEST_BYTES:
-        raise Refused(413, f"a request may have {MOST_REQUEST_BYTES} bytes, this one has {len(body)}")
+@dataclass(frozen=True)
+class SolveRequest(_Limited):
+    """A solve to stream ("think"), or solves from several starts ("diagnose")."""
+
+    net: str  # its path in the catalogue
+    what: Literal["think", "diagnose"] = "think"
+    input: Input = Input()
+    start: StartSpec = StartSpec()
+    solver: str = "picard"
+    steps: int = _limited(100, 1, MAX_STEPS)
+    tol: float = _limited(0.0, 0, 1)
+    restarts: int = _limited(5, 0, MAX_RESTARTS)  # of a diagnosis: solves from the limits of other inputs
+    noises: int = _limited(2, 0, MAX_NOISES)  # of a diagnosis: solves from noise
+    plane: Literal["principal", "random"] = "principal"  # of a diagnosis: the plane of its trajectories
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of each solve."""
+        return Budget(self.steps, tol=self.tol)
+
+
+def parse_json(body: bytes | str) -> dict[str, Any]:
+    """The JSON object in a message."""
+    if len(body) > MAX_BYTES:
+        raise Refused(413, f"a request may have {MAX_BYTES} bytes, got {len(body)}")
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"this is not JSON: {error}") from error
+        raise Refused(400, f"the request is not valid JSON: {error}") from error
     if not isinstance(data, dict):
-        raise Refused(400, f"a request is a JSON object, got {type(data).__name__}")
+        raise Refused(400, f"a request must be a JSON object, got a {type(data).__name__}")
     return data
 
 
-def asked(data: dict[str, Any], catalogue: Catalogue) -> Asked:
-    """The request in `data`, or `Refused`."""
-    _only_known(data, FIELDS, "a request")
+def parse_request(data: dict[str, Any], catalogue: Catalogue) -> SolveRequest:
+    """The request in `data`; raises `Refused` if any part of it is not allowed."""
     net = catalogue.net(data.get("net"))
-    wanted = _input(_part(data, "input"))
-    net.view.checked(net.task, wanted)
-    start = _part(data, "start")
-    _only_known(start, START_FIELDS, "start")
-    return Asked(
-        net=net,
-        what=_one_of(data, "what", ("think", "diagnose"), "think"),  # pyright: ignore[reportArgumentType]
-        input=wanted,
-        start=From(
-            _one_of(start, "kind", STARTS, "usual"),
-            _number(start, "scale", 1.0, least=0.0, most=LARGEST_NOISE),
-            _whole(start, "seed", 0, most=LARGEST_SEED),
-        ),
-        solver=_one_of(data, "solver", tuple(SOLVERS), "picard"),
-        budget=Budget(
-            _whole(data, "steps", 100, least=1, most=MOST_STEPS), tol=_number(data, "tol", 0.0, least=0.0, most=1.0)
-        ),
-        others=_whole(data, "others", 5, most=MOST_OTHERS),
-        noises=_whole(data, "noises", 2, most=MOST_NOISES),
-        plane=_one_of(data, "plane", PLANES, "principal"),
-    )
+    if "others" in data:  # the former name
+        data = {"restarts": data["others"]} | {name: value for name, value in data.items() if name != "others"}
+    try:
+        request = from_data(data, SolveRequest, {})
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise Refused(422, f"invalid request: {error}") from error
+    if request.solver not in SOLVERS:
+        raise Refused(422, f"solver must be one of {', '.join(SOLVERS)}, got {request.solver!r}")
+    net.view.check(net.task, request.input)
+    return request
 
 
-def _input(data: dict[str, Any]) -> Input:
-    _only_known(data, INPUT_FIELDS, "input")
-    flips = data.get("flips", [])
-    if not isinstance(flips, list) or len(flips) > MOST_FLIPS:
-        raise Refused(422, f"flips must be a list of at most {MOST_FLIPS} places")
-    places = {f"{number}": place for number, place in enumerate(flips)}
-    optional = {name: _whole(data, name, 0) for name in ("begin", "end", "digit") if data.get(name) is not None}
-    return Input(
-        difficulty=_number(data, "difficulty", math.nan),
-        seed=_whole(data, "seed", 0, most=LARGEST_SEED),
-        flips=tuple(_whole(places, name, 0) for name in places),
-        **optional,
-    )
+def is_number(value: Any) -> bool:
+    """Whether a value read from JSON is a finite number."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
-def _part(data: dict[str, Any], name: str) -> dict[str, Any]:
-    part = data.get(name, {})
-    if not isinstance(part, dict):
-        raise Refused(422, f"{name} must be an object, got {_short(part)}")
-    return part
-
-
-def _only_known(data: dict[str, Any], known: set[str], where: str) -> None:
-    if strange := sorted(data.keys() - known):
-        raise Refused(422, f"{where} has no {_short(strange[0])}; it has {', '.join(sorted(known))}")
-
-
-def _one_of(data: dict[str, Any], name: str, choices: tuple[str, ...], usual: str) -> str:
-    value = data.get(name, usual)
-    if value not in choices:
-        raise Refused(422, f"{name} must be one of {', '.join(choices)}, got {_short(value)}")
-    return value
-
-
-def _whole(data: dict[str, Any], name: str, usual: int, *, least: int = 0, most: int = 2**53) -> int:
-    value = data.get(name, usual)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise Refused(422, f"{name} must be a whole number from {least} to {most}, got {_short(value)}")
-    return value
-
-
-def _number(data: dict[str, Any], name: str, usual: float, *, least: float = -math.inf, most: float = math.inf) -> Any:
-    value = data.get(name, usual)
-    if not is_number(value) or not least <= value <= most:
-        limits = f" from {least:g} to {most:g}" if math.isfinite(least) else ""
-        raise Refused(422, f"{name} must be a number{limits}, got {_short(value)}")
-    return int(value) if float(value).is_integer() else value
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:80]
+def printable(text: str) -> str:
+    """`text` as valid Unicode of limited length."""
+    return text[:MAX_REASON].encode(errors="backslashreplace").decode()

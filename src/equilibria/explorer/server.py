@@ -1,9 +1,12 @@
-"""The server behind the page: a few addresses, one socket per page, and nothing that leaves this machine."""
+"""The server behind the page: a few routes, and one WebSocket per page."""
 
+import asyncio
 import contextlib
 import os
+import re
 import socket
-from collections.abc import AsyncIterator, Sequence
+import struct
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,128 +14,271 @@ import torch
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from equilibria.explorer import figures as studies
+from equilibria.explorer import figures
 from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.guard import Guard
-from equilibria.explorer.jobs import Desk
-from equilibria.explorer.limits import MOST_REQUEST_BYTES, Refused
-from equilibria.explorer.live import Live, lines
-from equilibria.explorer.requests import parsed
+from equilibria.explorer.diagnosis_stream import diagnosis_events
+from equilibria.explorer.jobs import Job, JobLines, JobQueue
+from equilibria.explorer.requests import MAX_BYTES, Refused, parse_json, parse_request
+from equilibria.explorer.solve_stream import Problem, SolveCache, solve_events
 
 PAGE = Path(__file__).parent / "page"
-PORTS = range(8420, 8440)  # tried in turn if nobody asks for one
+PORTS = range(8420, 8440)  # tried in this order by default
+FRAMES = 1  # the kind of a binary message
+MAX_STREAMS_PER_PAGE = 8
+HEAD = struct.Struct("<IIII")  # of a binary message: kind, request id, first step, number of steps
+STREAMS = {"think": solve_events, "diagnose": diagnosis_events}
+TURN_SECONDS = {"think": 0.08, "diagnose": 0.02}  # a solve on screen goes faster than its diagnosis
+LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
 
 
-def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> Guard:
+def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> ASGIApp:
     """The ASGI application that shows the nets under `roots`."""
-    torch.set_num_threads(1)  # solves run side by side, so one core each
-    desk = Desk(os.cpu_count() or 1)
-    catalogue = Catalogue(roots)
-    live = Live(catalogue, desk)
-
-    async def index(request: Request) -> Response:
-        return FileResponse(PAGE / "index.html")
-
-    async def nets(request: Request) -> Response:
-        await run_in_threadpool(catalogue.look)
-        return JSONResponse(catalogue.data())
-
-    async def think(request: Request) -> Response:
-        return await lines(live.open(parsed(await _body(request))))
-
-    async def study_list(request: Request) -> Response:
-        await run_in_threadpool(catalogue.look)
-        return JSONResponse(await run_in_threadpool(studies.found, catalogue))
-
-    async def study_file(request: Request) -> Response:
-        return studies.served(catalogue, request.path_params["number"], request.path_params["path"])
-
-    async def health(request: Request) -> Response:
-        return JSONResponse({"solves": desk.running, "pages": live.pages})
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        desk.stop()
-
-    app = Starlette(
-        routes=[
-            Route("/", index),
-            Route("/api/nets", nets),
-            Route("/api/think", think, methods=["POST"]),
-            Route("/api/studies", study_list),
-            Route("/api/health", health),
-            Route("/studies/{number:int}/{path:path}", study_file),
-            WebSocketRoute("/api/live", live.page),
-            Mount("/page", StaticFiles(directory=PAGE)),
-        ],
-        exception_handlers={Refused: _refused, HTTPException: _missing},
-        lifespan=lifespan,
-    )
-    return Guard(app, host)
+    return Explorer(roots).application(host)
 
 
-def serve(roots: Sequence[Path], *, host: str = "127.0.0.1", port: int = 0, opened: Any = None) -> None:
-    """Serve until interrupted. `opened(address)` is called when the page can be loaded."""
-    app = application(roots, host=host)
-    sock = _bound(host, port)
+def serve(
+    roots: Sequence[Path],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until interrupted. `on_ready` is called with the address once the page can be loaded."""
+    explorer = Explorer(roots)
+    sock = _listen(host, port)
     name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{sock.getsockname()[1]}/"
     config = uvicorn.Config(
-        app,
+        explorer.application(host),
         log_level="warning",
         ws="websockets-sansio",
-        ws_max_size=2 * MOST_REQUEST_BYTES,
+        ws_max_size=2 * MAX_BYTES,
         timeout_graceful_shutdown=1,
     )
-    server = uvicorn.Server(config)
-    if opened is not None:
-        opened(address)
+    if on_ready is not None:
+        on_ready(f"http://{name}:{sock.getsockname()[1]}/")
     with sock:
-        server.run(sockets=[sock])
+        _Server(config, explorer).run(sockets=[sock])
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """A listening socket: at the port that was asked for, or at the first of ours that is free."""
+class Explorer:
+    """The nets under `roots` and the solves under way; its methods are the routes."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        torch.set_num_threads(1)  # solves run in parallel, with one core each
+        self.catalogue = Catalogue(roots)
+        self.jobs = JobQueue(os.cpu_count() or 1)
+        self._cache = SolveCache()
+
+    def application(self, host: str) -> ASGIApp:
+        """The ASGI application, which answers at `host` and at the local names."""
+        app = Starlette(
+            routes=[
+                Route("/", self._index),
+                Route("/api/nets", self._nets),
+                Route("/api/think", self._think, methods=["POST"]),
+                Route("/api/studies", self._figures),
+                Route("/api/health", self._health),
+                Route("/studies/{number:int}/{path:path}", self._report_file),
+                WebSocketRoute("/api/live", self._live),
+                Mount("/page", StaticFiles(directory=PAGE)),
+            ],
+            exception_handlers={Refused: _error_response, HTTPException: _error_response},
+            lifespan=self._lifespan,
+        )
+        return Guard(app, host)
+
+    def start(self, data: dict[str, Any]) -> Job:
+        """Check a request and start its job."""
+        request = parse_request(data, self.catalogue)
+
+        def work(checkpoint: Callable[[], None]) -> Any:
+            return STREAMS[request.what](Problem(request, self.catalogue, checkpoint, self._cache))
+
+        seconds = TURN_SECONDS[request.what]
+        return self.jobs.start(work, seconds=seconds, interactive=request.what == "think")
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        self.jobs.close()
+
+    async def _index(self, request: Request) -> Response:
+        return FileResponse(PAGE / "index.html")
+
+    async def _nets(self, request: Request) -> Response:
+        await run_in_threadpool(self.catalogue.refresh)
+        return JSONResponse(self.catalogue.data())
+
+    async def _think(self, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_BYTES:
+                raise Refused(413, f"a request may have {MAX_BYTES} bytes")
+        job = self.start(parse_json(body))
+        events = job.events()
+        first = await anext(events, None)
+        if first is None:
+            raise Refused(503, "the explorer is shutting down")
+        if first["event"] == "refused":
+            raise Refused(first["status"], first["reason"])
+        return JobLines(job, first, events)
+
+    async def _figures(self, request: Request) -> Response:
+        await run_in_threadpool(self.catalogue.refresh)
+        return JSONResponse(await run_in_threadpool(figures.list_figures, self.catalogue))
+
+    async def _report_file(self, request: Request) -> Response:
+        return figures.report_file(self.catalogue, request.path_params["number"], request.path_params["path"])
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"solves": len(self.jobs)})
+
+    async def _live(self, websocket: WebSocket) -> None:
+        """Serve one page until it is closed; its solves stop with it."""
+        await websocket.accept()
+        page = _Page(self, websocket)
+        try:
+            while (message := await websocket.receive())["type"] == "websocket.receive":
+                await page.receive(message.get("text") or message.get("bytes") or "")
+        except (WebSocketDisconnect, RuntimeError):  # closed while an answer was being sent
+            pass
+        finally:
+            page.close()
+
+
+class _Page:
+    """The streams of one page, by the id of their request."""
+
+    def __init__(self, explorer: Explorer, websocket: WebSocket) -> None:
+        self._explorer, self._websocket = explorer, websocket
+        self._streams: dict[int, asyncio.Task[None]] = {}
+
+    async def receive(self, message: str | bytes) -> None:
+        """{"id": 1, ...request} starts a stream, {"cancel": 1} stops it."""
+        number = 0
+        try:
+            data = parse_json(message)
+            if "cancel" in data:
+                self._cancel(data["cancel"])
+                return
+            given = data.pop("id", None)
+            if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**32:
+                raise Refused(422, "a request on a WebSocket needs an id, a whole number from 0 to 4294967295")
+            number = given
+            self._cancel(number)
+            if len(self._streams) >= MAX_STREAMS_PER_PAGE:
+                raise Refused(429, f"a page may have {MAX_STREAMS_PER_PAGE} solves at a time; cancel one first")
+            job = self._explorer.start(data)
+        except Refused as refused:
+            await self._websocket.send_json({"id": number, "event": "refused", **refused.data()})
+            return
+        task = asyncio.create_task(self._pass_on(number, job))
+        self._streams[number] = task
+        task.add_done_callback(lambda task: self._ended(number, task, job))
+
+    def close(self) -> None:
+        for task in list(self._streams.values()):
+            task.cancel()
+
+    def _cancel(self, number: Any) -> None:
+        if isinstance(number, int) and (task := self._streams.pop(number, None)):
+            task.cancel()
+
+    def _ended(self, number: int, task: asyncio.Task[None], job: Job) -> None:
+        job.stop()  # here, because a task that is cancelled before it begins runs none of its own code
+        if self._streams.get(number) is task:
+            del self._streams[number]
+
+    async def _pass_on(self, number: int, job: Job) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # closed while a message was being sent
+            async for event in job.events():
+                if "data" in event:
+                    head = HEAD.pack(FRAMES, number, event["first"], event["count"])
+                    await self._websocket.send_bytes(head + event["data"])
+                else:
+                    await self._websocket.send_json({"id": number, **event})
+
+
+class Guard:
+    """Refuses foreign Host headers (DNS rebinding) and foreign Origins (other pages in the same browser).
+
+    Starlette's `TrustedHostMiddleware` checks the Host alone, and answers without a reason.
+    """
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app = app
+        self._names = {*LOCAL_NAMES, host.lower()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            if scope["type"] != "lifespan":
+                self._check(Headers(scope=scope))
+        except Refused as refused:
+            await JSONResponse(refused.data(), refused.status)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send_with_headers)
+
+    def _check(self, headers: Headers) -> None:
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        name = re.sub(r":\d+$", "", host).strip("[]")
+        if name not in self._names:
+            raise Refused(403, f"this explorer is not at {host[:100]!r}; open the address that it printed")
+        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+            raise Refused(403, f"a page from {origin[:100]!r} may not use this explorer")
+
+
+class _Server(uvicorn.Server):
+    """Stops all solves before it waits for connections to close; a thread that solves would crash the exit."""
+
+    def __init__(self, config: uvicorn.Config, explorer: Explorer) -> None:
+        super().__init__(config)
+        self._explorer = explorer
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self._explorer.jobs.close)
+        await super().shutdown(sockets)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket at `port`, or at the first free one of `PORTS` if that is 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in [port] if port else [*PORTS, 0]:
-        sock = socket.socket(family)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind((host, number))
-        except OverflowError as error:
-            sock.close()
-            raise OSError(f"cannot listen on port {number}: ports go from 1 to 65535") from error
-        except OSError as error:
-            sock.close()
-            if number == port or number == 0:
-                raise OSError(error.errno, f"cannot listen on {host}:{number}: {error.strerror}") from error
-            continue
-        sock.listen()
-        return sock
+            return socket.create_server((host, number), family=family)
+        except (OSError, OverflowError) as error:
+            if number in (port, 0):
+                raise OSError(f"cannot listen on {host}, port {number}: {error}") from error
     raise AssertionError("port 0 is always free")
 
 
-async def _body(request: Request) -> bytes:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_REQUEST_BYTES:
-            raise Refused(413, f"a request may have {MOST_REQUEST_BYTES} bytes")
-    return body
-
-
-async def _refused(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        error = Refused(error.status_code, error.detail)
     assert isinstance(error, Refused)
     return JSONResponse(error.data(), error.status)
-
-
-async def _missing(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"status": error.status_code, "reason": error.detail}, error.status_code)

@@ -15,18 +15,18 @@ from equilibria.gradients.gradient import Gradient
 
 @dataclass(frozen=True)
 class Backprop(Gradient):
-    """The exact derivative of what was computed: of all steps, or of the last `last` ones.
+    """The exact derivative of the computation: of all steps, or of the last `last` steps.
 
-    While gradients are recorded every sample takes all the budget's steps, whatever its tolerance, because
-    one that stopped would lose its gradient; the status still says who met the tolerance. With `last`, z0
-    gets no gradient.
+    While gradients are recorded, every row takes all steps of the budget, whatever its tolerance, because a row that
+    stopped would lose its gradient. The status still says which rows met the tolerance. With `last`, z0 gets no
+    gradient.
     """
 
     last: int | None = None
 
     def __post_init__(self) -> None:
         if self.last is not None:
-            require_whole("last", self.last, least=1, why="leave it out to differentiate every step")
+            require_whole("last", self.last, least=1, why="omit it to differentiate every step")
 
     def solve(
         self,
@@ -48,3 +48,7 @@ class Backprop(Gradient):
         solution = solve(f, start, injection, solver=solver, budget=Budget(tail), trace=trace)
         met = (solution.residual <= budget.tol) & (solution.status != Status.DIVERGED)
         return replace(solution, status=torch.where(met, Status.CONVERGED, solution.status), carry=None)
+
+    def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:
+        """I + J + ... + J^(k-1) over the k differentiated steps."""
+        return sum((torch.linalg.matrix_power(jacobian, k) for k in range(self.last or steps)), 0 * jacobian)

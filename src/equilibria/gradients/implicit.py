@@ -1,4 +1,4 @@
-"""Implicit differentiation: the derivative of the fixed point itself, however it was found."""
+"""Implicit differentiation: the derivative of the fixed point, independent of the solver that found it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,21 +10,21 @@ from torch import Tensor
 from equilibria.core.budget import Budget, require_share
 from equilibria.core.loop import Solver, check_solver_and_budget, solve
 from equilibria.core.solution import Solution
-from equilibria.gradients.gradient import Gradient
+from equilibria.gradients.gradient import FixedPointGradient
 from equilibria.solvers.anderson import Anderson
 
 
 @dataclass(frozen=True)
-class Implicit(Gradient):
-    """Implicit function theorem: a loss gradient y at z* becomes the w of the adjoint fixed point
+class Implicit(FixedPointGradient):
+    """Implicit function theorem: a loss gradient y at z* becomes the solution w of the adjoint fixed point
 
         w = y + scale J^T w,        J = df/dz at z*,
 
-    found by any solver, then passed to the parameters and the injection through one evaluation of f.
-    The state returned is that evaluation, f(z*), so a sample uses one evaluation more than the budget's.
-    Memory does not grow with the forward budget. z* does not depend on z0, so z0 gets no gradient. A
-    `scale` below 1 shrinks J and makes the adjoint easier (the paper: 0.8). Every backward pass appends
-    its solve to `Solution.adjoints`. Differentiating twice is refused.
+    which one evaluation of f then passes on to the parameters and the injection. The returned state is that
+    evaluation, f(z*), so a row uses one evaluation more than the budget. Memory does not grow with the forward
+    budget. z* does not depend on z0, so z0 gets no gradient. A `scale` below 1 shrinks J and makes the adjoint
+    easier to solve (the paper uses 0.8). Every backward pass appends its solve to `Solution.adjoints`. Second
+    derivatives raise an error.
     """
 
     solver: Solver = Anderson()
@@ -35,29 +35,18 @@ class Implicit(Gradient):
         check_solver_and_budget(self.solver, self.budget)
         require_share("scale", self.scale, "(0, 1]", "1 is the exact theorem")
 
-    def solve(
-        self,
-        f: Callable[..., Tensor],
-        z0: Tensor,
-        injection: Any = (),
-        *,
-        solver: Solver,
-        budget: Budget,
-        trace: bool = True,
-    ) -> Solution:
-        with torch.no_grad():
-            solution = solve(f, z0, injection, solver=solver, budget=budget, trace=trace)
-        if not torch.is_grad_enabled():
-            return solution
-        arguments = injection if isinstance(injection, tuple) else (injection,)
+    def attach(self, f: Callable[..., Tensor], solution: Solution, injection: tuple) -> tuple[Tensor, int]:
         z_star = solution.z.detach().requires_grad_()
-        fz = f(z_star, *arguments).to(z_star.dtype)
-        z = _Adjoint.apply(fz, z_star, self, solution.adjoints)
-        return replace(solution, z=z, steps=solution.steps + 1, carry=None)
+        fz = f(z_star, *injection).to(z_star.dtype)
+        return _Adjoint.apply(fz, z_star, self, solution.adjoints), 1
+
+    def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:
+        """(I - scale J)^-1."""
+        return super().affine_derivative(self.scale * jacobian, steps=steps)
 
 
 class _Adjoint(torch.autograd.Function):
-    """The identity, whose backward turns y into w before it flows on into fz."""
+    """The identity, whose backward pass replaces y by w."""
 
     @staticmethod
     def forward(ctx: Any, fz: Tensor, z_star: Tensor, implicit: Implicit, adjoints: list[Solution]) -> Tensor:

@@ -1,6 +1,6 @@
-"""Frozen dataclasses as plain data and back: how recipes and models are written down without any pickle.
+"""Frozen dataclasses as plain data and back: recipes and models are stored as JSON, never pickled.
 
-A part that is one of several kinds, such as a solver, is written with its name in the registry:
+A field that may be one of several kinds, such as a solver, is stored with its name in the registry:
 `{"kind": "anderson", "memory": 3, ...}`. Everything else follows from the annotations.
 """
 
@@ -15,22 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-Registries = Mapping[type, Mapping[str, type]]  # an abstract kind -> the names of its members
-LATER = {
-    "added_later": True
-}  # metadata of a field that was added when descriptions without it had been written already
+Registries = Mapping[type, Mapping[str, type]]  # an abstract kind -> names -> its members
+LATER = {"added_later": True}  # metadata of a field that older descriptions do not have
 
 
 def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
-    """`thing` as dicts, lists, strings and numbers; what is plain data already stays as it is.
+    """`thing` as dicts, lists, strings and numbers. Plain data stays as it is.
 
-    In brief, fields that were added `LATER` are left out where they have their default, so that what was described
-    before is described in the same way.
+    `brief` omits fields that were added `LATER` and have their default, so that older descriptions do not change.
     """
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         names = [name for members in registries.values() for name, kind in members.items() if kind is type(thing)]
         if not names and isinstance(thing, tuple(registries)):
-            raise TypeError(f"cannot write down a {type(thing).__name__}, which is in no registry; register its kind")
+            raise TypeError(f"cannot describe a {type(thing).__name__}, which is in no registry; register its kind")
         data = {
             field.name: to_data(getattr(thing, field.name), registries, brief=brief)
             for field in dataclasses.fields(thing)
@@ -45,11 +42,11 @@ def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
         return str(thing)
     if thing is None or isinstance(thing, (str, int, float, bool)):
         return thing
-    raise TypeError(f"cannot write down a {type(thing).__name__}; use a dataclass whose kind is registered")
+    raise TypeError(f"cannot describe a {type(thing).__name__}; use a dataclass whose kind is registered")
 
 
 def from_data(data: Any, kind: Any, registries: Registries, where: str = "") -> Any:
-    """What `to_data` wrote, as a `kind`; errors name the field, its value and what is allowed."""
+    """The `kind` that `to_data` described. Errors name the field, its value and what is allowed."""
     if isinstance(kind, type) and kind in registries:
         return _member(data, kind, registries, where)
     if dataclasses.is_dataclass(kind):
@@ -73,7 +70,7 @@ def from_data(data: Any, kind: Any, registries: Registries, where: str = "") -> 
 
 
 def inside(kind: Any, data: Any, name: str, registries: Registries) -> Any:
-    """The annotation of the field `name` of what `data` describes, `kind` being its own annotation."""
+    """The annotation of the field `name` of the object that `data` describes and whose annotation is `kind`."""
     kind = _without_none(kind)
     if isinstance(kind, type) and kind in registries:
         kind = registries[kind][data["kind"]]
@@ -81,7 +78,7 @@ def inside(kind: Any, data: Any, name: str, registries: Registries) -> Any:
 
 
 def complete(data: Any, kind: Any, registries: Registries, where: str) -> Any:
-    """Data in which every part is written out: a bare name of a kind becomes that kind with its defaults."""
+    """Data with every default written out: the bare name of a kind becomes that kind with its defaults."""
     parts = _without_none(kind)
     parts = get_args(parts)[0] if get_origin(parts) is tuple else parts
     if data is None or not (parts in registries or dataclasses.is_dataclass(parts)):
@@ -90,7 +87,7 @@ def complete(data: Any, kind: Any, registries: Registries, where: str) -> Any:
 
 
 def fingerprint(data: Any) -> str:
-    """Twelve hexadecimal digits that change with the content and with nothing else."""
+    """Twelve hexadecimal digits that depend only on the content."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]
 
 
@@ -108,7 +105,7 @@ def _without_none(kind: Any) -> Any:
 
 def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
     members = registries[kind]
-    if isinstance(data, str):  # a bare name: all its defaults
+    if isinstance(data, str):  # a bare name means all defaults
         data = {"kind": data}
     if not isinstance(data, dict) or "kind" not in data:
         raise _wrong(where, data, f"the name of one of {', '.join(members)}")
@@ -117,7 +114,7 @@ def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
     return _dataclass(data, members[data["kind"]], registries, where)
 
 
-_annotations = functools.cache(typing.get_type_hints)  # which takes longer than everything else here
+_annotations = functools.cache(typing.get_type_hints)  # cached, because it takes longer than everything else here
 
 
 def _dataclass(data: Any, kind: type, registries: Registries, where: str) -> Any:
@@ -125,7 +122,7 @@ def _dataclass(data: Any, kind: type, registries: Registries, where: str) -> Any
         raise _wrong(where, data, f"the fields of {kind.__name__}")
     annotations = _annotations(kind)
     if any(members.get(data.get("kind", "")) is kind for members in registries.values()):
-        data = {key: value for key, value in data.items() if key != "kind"}  # the annotation said it already
+        data = {key: value for key, value in data.items() if key != "kind"}  # the annotation implies it
     known = [field.name for field in dataclasses.fields(kind)]
     for name in data:
         if name not in known:

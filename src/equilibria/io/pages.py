@@ -1,16 +1,17 @@
-"""HTML pages from jinja2 templates: the one look that the diagnosis page and the reproduction report share."""
+"""Pages from jinja2 templates: HTML in one style, and Markdown."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 
 @functools.cache
 def _environment() -> Any:
-    import jinja2  # needed for pages alone, and slow to import
+    import jinja2  # imported here because only pages need it and it is slow
 
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("equilibria.io"),
-        autoescape=True,
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=lambda name: not (name or "").endswith(".md.j2"),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -18,5 +19,5 @@ def _environment() -> Any:
 
 
 def render(template: str, **values: Any) -> str:
-    """The page that `io/templates/<template>` makes of `values`, which are escaped."""
+    """Render `io/templates/<template>` with `values`, which are escaped in HTML."""
     return _environment().get_template(template).render(**values)

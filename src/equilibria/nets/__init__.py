@@ -1,4 +1,4 @@
-"""Descriptions of nets that build themselves for a task. To add one: a file with a `Net`, and a line here."""
+"""Descriptions of nets that build a model for a task. To add one, write a file with a `Net` and add a line here."""
 
 from equilibria.nets.conv import ConvNet
 from equilibria.nets.deep_thinking import DeepThinking

@@ -1,4 +1,4 @@
-"""The bodies that nets iterate, made of whatever layers they are given."""
+"""The cells of several nets, made of given layers."""
 
 from collections.abc import Callable
 
@@ -6,22 +6,21 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.core._prepare import with_attributes
-from equilibria.core._tree import beside
-from equilibria.nets.convolutions import is_plain_convolution
-from equilibria.nets.norms import NORMS
+from equilibria.core._tree import concat_channels
+from equilibria.nets.layers import NORMS, is_plain_convolution
 
 
-class Residual(nn.Module):
-    """What cells with two layers and a shortcut share: how they add, and how they cut off."""
+class ResidualCell(nn.Module):
+    """Sum and relu of a cell, which `_in_place` replaces."""
 
-    def _add(self, fresh: Tensor, other: Tensor) -> Tensor:
-        return other + fresh
+    def _add(self, new: Tensor, other: Tensor) -> Tensor:
+        return other + new
 
-    def _relu(self, fresh: Tensor) -> Tensor:
-        return torch.relu(fresh)
+    def _relu(self, new: Tensor) -> Tensor:
+        return torch.relu(new)
 
 
-class AdditiveCell(Residual):
+class AdditiveCell(ResidualCell):
     """y = N(relu(conv z)),  z' = N(relu(z + N(u + conv y)))."""
 
     def __init__(self, first: nn.Module, second: nn.Module, *norms: nn.Module) -> None:
@@ -34,11 +33,11 @@ class AdditiveCell(Residual):
         return self.norm_z(self._relu(self._add(self.norm_u(self._add(self.second(y), u)), z)))
 
     def prepare_solve(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
-        """Nothing that sees only `u`."""
-        return (_frugal(self) if type(self.norm_u) in NORMS else self), (u,)
+        """The same map and injection, with less memory traffic if the layers are known."""
+        return (_in_place(self) if type(self.norm_u) in NORMS else self), (u,)
 
 
-class ResidualBlock(Residual):
+class ResidualBlock(ResidualCell):
     """z' = N(relu(z + conv N(relu(conv z))))."""
 
     def __init__(self, first: nn.Module, second: nn.Module, *norms: nn.Module) -> None:
@@ -52,18 +51,18 @@ class ResidualBlock(Residual):
 
 
 class BlockCell(nn.Module):
-    """Residual blocks, after a convolution over [z, u] if there is one."""
+    """Residual blocks, after a convolution `entry` over [z, u] if there is one."""
 
     def __init__(self, entry: nn.Module | None, blocks: nn.Module) -> None:
         super().__init__()
         self.entry, self.blocks = entry, blocks
 
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
-        return self.blocks(z if self.entry is None else self.entry(beside(z, u)))
+        return self.blocks(z if self.entry is None else self.entry(concat_channels(z, u)))
 
     def prepare_solve(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
-        """The same map with the part of the convolution that sees only `u` made once: a convolution is linear."""
-        blocks, entry = _all_frugal(self.blocks), self.entry
+        """The same map, with the linear part of `entry` that depends only on `u` precomputed."""
+        blocks, entry = _blocks_in_place(self.blocks), self.entry
         if not is_plain_convolution(entry) or entry.groups > 1 or u.dtype != entry.weight.dtype:
             return BlockCell(entry, blocks), (u,)
         channels = entry.in_channels - u.shape[1], u.shape[1]
@@ -71,33 +70,33 @@ class BlockCell(nn.Module):
         of_state = with_attributes(entry, weight=of_z, bias=None)
 
         def step(z: Tensor, constant: Tensor) -> Tensor:
-            seen = of_state(z)
-            if seen.shape != constant.shape:
-                raise ValueError(f"a state of shape {tuple(z.shape)} does not go with an input like {tuple(u.shape)}")
-            return blocks(_add_over(seen, constant))
+            entered = of_state(z)
+            if entered.shape != constant.shape:
+                raise ValueError(f"a state of shape {tuple(z.shape)} does not fit an input of shape {tuple(u.shape)}")
+            return blocks(_add_in_place(entered, constant))
 
         return step, (with_attributes(entry, weight=of_u)(u),)
 
 
-def _frugal(cell: nn.Module) -> nn.Module:
-    """A stand-in that writes over what its convolutions have just made, because new memory is dear; if it is known."""
+def _in_place(cell: nn.Module) -> nn.Module:
+    """A copy that overwrites the outputs of its convolutions, to save allocations, if the cell is known."""
     if type(cell) not in (AdditiveCell, ResidualBlock):
         return cell
     known = is_plain_convolution(cell.first) and is_plain_convolution(cell.second)
-    return with_attributes(cell, _add=_add_over, _relu=_relu_over) if known else cell
+    return with_attributes(cell, _add=_add_in_place, _relu=_relu_in_place) if known else cell
 
 
-def _all_frugal(blocks: nn.Module) -> nn.Module:
-    """Blocks that reuse memory, as far as they are known."""
-    return nn.Sequential(*map(_frugal, blocks)) if type(blocks) is nn.Sequential else blocks
+def _blocks_in_place(blocks: nn.Module) -> nn.Module:
+    """Apply `_in_place` to every block."""
+    return nn.Sequential(*map(_in_place, blocks)) if type(blocks) is nn.Sequential else blocks
 
 
-def _add_over(fresh: Tensor, other: Tensor) -> Tensor:
-    """The sum, written over `fresh`, which nobody else holds, where autograd does not watch."""
-    watched = torch.is_grad_enabled() and (fresh.requires_grad or other.requires_grad)
-    same = fresh.shape == other.shape and fresh.dtype == other.dtype
-    return fresh.add_(other) if same and not watched else other + fresh
+def _add_in_place(new: Tensor, other: Tensor) -> Tensor:
+    """The sum, written into `new`, which must have no other user, unless autograd records it."""
+    recorded = torch.is_grad_enabled() and (new.requires_grad or other.requires_grad)
+    same = new.shape == other.shape and new.dtype == other.dtype
+    return new.add_(other) if same and not recorded else other + new
 
 
-def _relu_over(fresh: Tensor) -> Tensor:
-    return torch.relu(fresh) if fresh.requires_grad else torch.relu_(fresh)
+def _relu_in_place(new: Tensor) -> Tensor:
+    return torch.relu(new) if new.requires_grad else torch.relu_(new)

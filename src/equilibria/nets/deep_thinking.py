@@ -3,21 +3,20 @@
 from dataclasses import dataclass
 
 from torch import nn
-from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria.model import EquilibriumModel
 from equilibria.nets.cells import BlockCell, ResidualBlock
-from equilibria.nets.conv import Layers
+from equilibria.nets.layers import Layers, with_weight_norm
 from equilibria.nets.net import Net, require_positive
 from equilibria.tasks import Task
 
 
 @dataclass(frozen=True)
 class DeepThinking(Net):
-    """The state begins as a projection of the input; with `recall` the cell sees the raw input at every step.
+    """The initial state is a projection of the input. With `recall` the cell sees the raw input at every step.
 
-    No normalisation and no biases, two residual blocks, three convolutions in the head. Its progressive
-    training is an extra of training, not of the net.
+    No norms, no biases, two residual blocks, three convolutions in the readout. Its progressive training is an extra
+    of `equilibria.training`, not part of the net.
     """
 
     width: int = 128
@@ -34,8 +33,7 @@ class DeepThinking(Net):
         inputs, outputs = task.features
 
         def conv(inputs: int, outputs: int) -> nn.Module:
-            made = layers.conv(inputs, outputs, 3, padding=1, bias=False)
-            return weight_norm(made) if self.weight_norm else made
+            return with_weight_norm(layers.conv(inputs, outputs, 3, padding=1, bias=False), enabled=self.weight_norm)
 
         def block() -> nn.Module:
             return ResidualBlock(
@@ -49,4 +47,4 @@ class DeepThinking(Net):
             readout=layers.readout(self.width, outputs, 3, 1),
             init=nn.Sequential(layers.conv(inputs, self.width, 3, padding=1, bias=False), nn.ReLU()),
         )
-        return layers.laid_out(model)
+        return layers.to_memory_format(model)

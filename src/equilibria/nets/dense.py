@@ -1,24 +1,24 @@
-"""Fully connected cells for vectors."""
+"""`DenseNet`: fully connected cells for vectors."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm
 
 from equilibria.model import EquilibriumModel
 from equilibria.nets.cells import AdditiveCell
+from equilibria.nets.layers import with_weight_norm
 from equilibria.nets.net import Net, require_choice, require_positive
 from equilibria.tasks import Task
 
 
 @dataclass(frozen=True)
 class DenseNet(Net):
-    """A linear map in, a fully connected cell, a linear map out; inputs of any shape are flattened.
+    """A linear encoder, a fully connected cell and a linear readout. Inputs of any shape are flattened.
 
-    The "plain" cell is N(relu(W z + u)), the "residual" one `AdditiveCell`, the paper's for matrix inversion
-    at width 512.
+    The "plain" cell is N(relu(W z + u)). The "residual" cell is `AdditiveCell`, the paper's for matrix inversion at
+    width 512.
     """
 
     width: int = 512
@@ -35,8 +35,7 @@ class DenseNet(Net):
         inputs, outputs = task.features
 
         def linear() -> nn.Module:
-            made = nn.Linear(self.width, self.width)
-            return weight_norm(made) if self.weight_norm else made
+            return with_weight_norm(nn.Linear(self.width, self.width), enabled=self.weight_norm)
 
         def norm() -> nn.Module:
             return nn.LayerNorm(self.width) if self.norm == "layer" else nn.Identity()

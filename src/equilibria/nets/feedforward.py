@@ -1,4 +1,4 @@
-"""The baseline without weight tying: as many different cells as layers."""
+"""`Feedforward`: the baseline without weight tying, a stack of different cells."""
 
 from dataclasses import dataclass, field
 
@@ -6,17 +6,18 @@ from torch import Tensor, nn
 
 from equilibria.core.budget import Budget
 from equilibria.model import EquilibriumModel
-from equilibria.nets.conv import ConvNet, Layers
+from equilibria.nets.conv import ConvNet
+from equilibria.nets.layers import Layers
 from equilibria.nets.net import Net, require_positive
 from equilibria.tasks import Task
 
 
 @dataclass(frozen=True)
 class Feedforward(Net):
-    """`depth` cells of `body`, each with weights of its own; `body.injection="none"` for one without injection.
+    """`depth` cells of `body`, each with its own weights. Set `body.injection="none"` for a net without injection.
 
-    It has the interface of an equilibrium model whose single step is the whole net: more steps run the whole
-    net again, which it was never trained for.
+    It is an equilibrium model with one step, which evaluates the whole net. More steps evaluate the whole net again,
+    for which it is not trained.
     """
 
     body: ConvNet = field(default_factory=ConvNet)
@@ -29,13 +30,13 @@ class Feedforward(Net):
     def _build(self, task: Task) -> EquilibriumModel:
         model = self.body._build(task)
         layers = Layers.of(task)
-        model.cell = layers.laid_out(Stack([self.body.cell(layers) for _ in range(self.depth)]))
+        model.cell = layers.to_memory_format(Stack([self.body.cell(layers) for _ in range(self.depth)]))
         model.budget = Budget(1)
         return model
 
 
 class Stack(nn.Module):
-    """Cells one after the other, all of which see the injection."""
+    """Cells in sequence, each with the injection as input."""
 
     def __init__(self, cells: list[nn.Module]) -> None:
         super().__init__()

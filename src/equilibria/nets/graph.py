@@ -1,4 +1,4 @@
-"""A cell for graphs: nodes gather their edges, and edges are refined by their nodes."""
+"""`GraphNet`: a cell for graphs, in which nodes aggregate their edges and edges are updated from their nodes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,8 +15,8 @@ from equilibria.tasks import Task
 class GraphNet(Net):
     """The state is a vector per edge of a complete graph, (batch, n, n, width); nodes exist only inside the cell.
 
-    Appendix J. Nodes take the mean of their edges by default, so that a graph of another size looks the same
-    to the cell; `aggregate="add"` is the sum of the original GINE.
+    See Appendix J. Nodes take the mean over their edges by default, so that the cell does not depend on the size of
+    the graph. `aggregate="add"` is the sum of the original GINE.
     """
 
     width: int = 32
@@ -52,7 +52,7 @@ class GINE(nn.Module):
 
 
 class GraphCell(nn.Module):
-    """GINE fuses the edges into nodes; every edge then looks at its two nodes, itself and its input."""
+    """GINE aggregates edges into nodes. Every edge is then updated from its two nodes, itself and its input."""
 
     def __init__(self, width: int, norm: nn.Module, *, mean: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A cell that multiplies matrices, for tasks that go from a matrix to a matrix."""
+"""`MatrixNet`: a cell that multiplies matrices, for tasks from matrices to matrices."""
 
 import math
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from equilibria.tasks import Task
 
 @dataclass(frozen=True)
 class MatrixNet(Net):
-    """The state is a stack of `channels` matrices Z; the cell is affine in it, with weights that are learned:
+    """The state is a stack of `channels` matrices Z. The cell is affine in it, with learned weights W and v:
 
         Z' = Z + sum_p W_p (B^p Z) + sum_p v_p B^p / |A|,        B = A / |A|,   p = 0 ... powers
 
-    W_p mixes channels, |A| is the spectral norm, so that the spectrum of every B reaches up to 1. Being affine, the
-    cell has one fixed point for each input whenever it contracts, whatever the start. How fast it gets there
-    depends on the condition of A, so harder inputs take more steps.
+    W_p mixes channels. |A| is the spectral norm, so the largest eigenvalue of every B is 1. If the affine cell
+    contracts, it has one fixed point per input, whatever the start. The rate of convergence depends on the condition
+    of A, so harder inputs take more steps.
     """
 
     channels: int = 2
@@ -34,8 +34,8 @@ class MatrixNet(Net):
         side = math.isqrt(inputs)
         if side**2 != inputs or outputs != inputs:
             raise ValueError(
-                f"MatrixNet goes from a square matrix to another, and {type(task).__name__} has {inputs} numbers in "
-                f"and {outputs} out; choose DenseNet"
+                f"MatrixNet maps square matrices to matrices of the same size, but {type(task).__name__} has {inputs} "
+                f"inputs and {outputs} outputs; use DenseNet"
             )
         return EquilibriumModel(
             MatrixPowers(side, self.powers), MatrixCell(self.channels, self.powers), FirstMatrix(), self._zeros
@@ -46,7 +46,7 @@ class MatrixNet(Net):
 
 
 class MatrixPowers(nn.Module):
-    """x: (batch, n, n) -> its scaled powers from 1 on, (batch, powers, n, n), and from 0 on divided by its norm."""
+    """A: (batch, n, n) -> B^p for p >= 1, (batch, powers, n, n), and B^p / |A| for p >= 0."""
 
     def __init__(self, side: int, powers: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class MatrixCell(nn.Module):
 
 
 class FirstMatrix(nn.Module):
-    """The answer is the first matrix of the state, flat."""
+    """The prediction: the first matrix of the state, flat."""
 
     def forward(self, z: Tensor) -> Tensor:
         return z[:, 0].flatten(1)

@@ -1,4 +1,4 @@
-"""What a net is before it exists: a frozen description that builds itself for a task."""
+"""The `Net` interface: a frozen description that builds a model for a task."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -11,16 +11,16 @@ from equilibria.tasks import Task
 
 
 class Net(ABC):
-    """A frozen dataclass; `build` makes an `EquilibriumModel` that fits a task."""
+    """A frozen dataclass. `build` makes an `EquilibriumModel` that fits a task."""
 
-    layouts: ClassVar[tuple[str, ...]]  # of the tasks that it can take
+    layouts: ClassVar[tuple[str, ...]]  # of the tasks that it fits
 
     def build(self, task: Task, *, seed: int = 0) -> EquilibriumModel:
-        """The untrained model, the same for the same seed; the global generator is left as it was."""
+        """The untrained model, determined by the seed. Does not change torch's global generator."""
         if task.layout not in self.layouts:
             raise ValueError(
-                f"{type(self).__name__} takes a {' or '.join(self.layouts)}, and {type(task).__name__} gives a "
-                f"{task.layout}; choose a net for that"
+                f"{type(self).__name__} needs inputs of layout {' or '.join(self.layouts)}, but those of "
+                f"{type(task).__name__} are of layout {task.layout}; use a net for that layout"
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -33,12 +33,12 @@ class Net(ABC):
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers training can change."""
+    """The number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def require_choice(net: Net, **allowed: tuple[str, ...]) -> None:
-    """Raise if one of these fields holds something that is not allowed."""
+    """Raise if one of these fields has a value that is not allowed."""
     for name, choices in allowed.items():
         if getattr(net, name) not in choices:
             raise ValueError(f"unknown {name} {getattr(net, name)!r}; use one of {', '.join(choices)}")

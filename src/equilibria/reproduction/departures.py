@@ -1,117 +1,121 @@
-"""What a scale does differently from the paper, read off the recipes themselves."""
+"""The settings in which a scale differs from the paper, found by comparing recipes."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from equilibria.diagnostics.doctor.page import table
-from equilibria.reproduction.scales import PAPER, Factors, Scale
+from equilibria.reproduction.scales import PAPER, Scale
 from equilibria.training import Recipe
 
-NETS = {
+RECIPES = {  # task: its recipe and what is varied, as fields of a scale
     "prefix sums": ("strings", "string_factors"),
     "mazes": ("mazes", ""),
     "digits": ("digits", "digit_factors"),
     "matrices": ("inversion", "inversion_factors"),
     "graphs": ("edges", "edge_factors"),
 }
-NUMBERS = {
-    "shallow": "steps of the shallow maze nets",
-    "deep": "steps of the deep maze nets",
-    "implicit_steps": "updates with implicit or phantom gradients, after unrolling",
+VARIED = ("rates", "depths", "seeds")
+MAZES = {
+    "shallow": "steps of the shallow nets",
+    "deep": "steps of the deep nets",
+    "implicit_steps": "updates with implicit or phantom gradients, after unrolled training",
+    "implicit_rate": "learning rate of these updates",
     "implicit_depth": "steps of Broyden's method in training",
 }
 MEASURED = {
     "strings": "strings of each length",
-    "steps": "steps of the large budget for strings",
-    "mazes": "mazes of 9x9, 13x13, 25x25, 31x31, 59x59",
-    "maze_steps": "steps of the large budget for each of these",
+    "steps": "large step budget for strings",
+    "mazes": "mazes of size 9x9, 13x13, 25x25, 31x31, 59x59",
+    "maze_steps": "large step budget for each of these sizes",
     "aligned_mazes": "mazes of each size with an AA score",
-    "restarts": "other starts of an AA score",
-    "attacked": "examples of Table 1",
+    "restarts": "restarts per AA score",
+    "attacked": "examples in Table 1",
+    "attacked_steps": "steps of the path-independent nets in Table 1",
+    "updates": "L-BFGS updates of an attack",
+    "solver_examples": "mazes in each run that compares solvers",
+    "solver_runs": "runs that compare solvers",
+    "solver_steps": "steps in these runs",
     "vectors": "digits, matrices or graphs of each difficulty",
 }
-# What no recipe tells, at any scale.
+
+
+class Departure(NamedTuple):
+    """One setting that differs from the paper."""
+
+    setting: str
+    paper: str
+    here: str
+
+
+# Differences at every scale, which no recipe shows.
 ALWAYS = (
-    (
+    Departure(
         "mazes: weights are selected by",
         "accuracy on validation mazes",
-        "for the nets settled, implicit and phantom by accuracy on 9x9 and 25x25 mazes, for others on 9x9 and 13x13",
+        "accuracy on 9x9 and 25x25 mazes for the nets settled, implicit and phantom; on 9x9 and 13x13 for the others",
     ),
-    ("mazes: the net called settled", "not said how many were trained", "the best of three seeds"),
-    (
-        "mazes: the nets settled, implicit and phantom",
-        "starts at zero, fixed depths",
-        "mixed starts, depths of 16 to 40, gradients through the last 12 steps, noise on the state, 50 mazes an update",
+    Departure("mazes: number of nets trained for the net settled", "not given", "three seeds, the best one is used"),
+    Departure(
+        "mazes: training of the nets settled, implicit and phantom",
+        "zero starts, fixed depths",
+        "mixed starts, depths of 16 to 40, gradients through the last 12 steps, noise on the state, 50 mazes a batch",
     ),
-    ("mazes of each size, Figure 2, left", "10,000", "as for Figure 4"),
-    ("strings of each length, Figure 2, right", "128", "as for Figure 4"),
-    ("attack: the gradient goes through", "not said", "the first 32 steps"),
-    ("attack: first guesses for each example", "several", "three"),
-    ("Anderson at test", "not said; a memory of 3 in training", "a memory of 5"),
-    ("penalty on alignment", "dot products of states", "dot products of states at unit length"),
-    ("implicit and phantom maze nets", "unrolled first", "unrolled first, like the net called settled"),
+    Departure("mazes of each size in Figure 2, left", "10,000", "as in Figure 4"),
+    Departure("strings of each length in Figure 2, right", "128", "as in Figure 4"),
+    Departure("attack: steps that the gradient passes through", "not given", "the first 32"),
+    Departure("attack: initial guesses per example", "several", "three"),
+    Departure("memory of Anderson's method at test time", "not given; 3 in training", "5"),
+    Departure("alignment penalty", "dot products of states", "dot products of states scaled to unit length"),
+    Departure("implicit and phantom maze nets", "unrolled first", "unrolled first, trained like the net settled"),
 )
 
 
-def departures_section(scale: Scale) -> str:
-    """Part of the report."""
-    rows = [*_recipes(scale), *_trial(scale), *ALWAYS]
-    made = table(("what", "paper", "here"), rows)
-    text = (
-        "Settings of the trainings and measurements that differ. Where the paper gives none, its column has the choice "
-        "of the scale that follows it: so the depths and widths for digits and graphs, and the depths for matrices. "
-        "Single nets differ further, as their recipes say."
-    )
-    return f"<section id='departures'><h2>What is done differently from the paper</h2><p>{text}</p>{made}</section>"
+def departures(scale: Scale) -> list[Departure]:
+    """Return every setting in which `scale` differs from the paper."""
+    return [*_recipes(scale), *_trial(scale), *ALWAYS]
 
 
-def _recipes(scale: Scale) -> Iterator[tuple[str, str, str]]:
-    for task, (recipe, factors) in NETS.items():
-        yield from _differences(task, _flat(getattr(PAPER, recipe)), _flat(getattr(scale, recipe)))
+def _recipes(scale: Scale) -> Iterator[Departure]:
+    for task, (recipe, factors) in RECIPES.items():
+        yield from _differences(task, *(_flat(getattr(one, recipe)) for one in (PAPER, scale)))
         if factors:
-            yield from _differences(task, _varied(getattr(PAPER, factors)), _varied(getattr(scale, factors)))
-    theirs, ours = ({text: getattr(one, name) for name, text in NUMBERS.items()} for one in (PAPER, scale))
-    yield from _differences("mazes", theirs, ours)
-    theirs, ours = ({"takes its weights as given": one.differentiated.constant_weights} for one in (PAPER, scale))
-    yield from _differences("backpropagation through Anderson", theirs, ours)
-
-
-def _trial(scale: Scale) -> Iterator[tuple[str, str, str]]:
-    theirs, ours = (
-        {MEASURED.get(name, name): value for name, value in one.trial._asdict().items()} for one in (PAPER, scale)
+            varied = ({name: getattr(getattr(one, factors), name) for name in VARIED} for one in (PAPER, scale))
+            yield from _differences(task, *varied)
+    yield from _differences(
+        "mazes", *({text: getattr(one, name) for name, text in MAZES.items()} for one in (PAPER, scale))
     )
-    yield from _differences("measured", theirs, ours)
+    constant = ({"solver weights are constants": one.differentiated.constant_weights} for one in (PAPER, scale))
+    yield from _differences("backpropagation through Anderson steps", *constant)
 
 
-def _differences(about: str, theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for name in dict.fromkeys((*theirs, *ours)):
-        one, other = theirs.get(name), ours.get(name)
-        if one != other:
-            yield f"{about}: {name.replace('_', ' ')}", _said(one), _said(other)
+def _trial(scale: Scale) -> Iterator[Departure]:
+    trials = ({MEASURED[name]: value for name, value in one.trial._asdict().items()} for one in (PAPER, scale))
+    yield from _differences("measured", *trials)
 
 
-def _varied(factors: Factors) -> dict[str, Any]:
-    return {"rates": factors.rates, "depths": factors.depths, "seeds": factors.seeds}
+def _differences(about: str, paper: dict[str, Any], here: dict[str, Any]) -> Iterator[Departure]:
+    for name in dict.fromkeys((*paper, *here)):
+        if paper.get(name) != here.get(name):
+            yield Departure(f"{about}: {name.replace('_', ' ')}", _text(paper.get(name)), _text(here.get(name)))
 
 
 def _flat(recipe: Recipe) -> dict[str, Any]:
-    """Its net, its optimiser and its data, as names and plain values; rates and depths are varied elsewhere."""
+    """The net, the optimiser and the data by name. Rates are compared among the varied settings."""
     data, optim = recipe.data(), recipe.optim
-    told = {"lr", "steps", "batch"} | ({"drop", "drops"} if optim.schedule != "steps" else set())
+    skipped = {"lr", "steps", "batch"} | ({"drop", "drops"} if optim.schedule != "steps" else set())
     return {
         **{f"net, {name}": value for name, value in data["net"].items()},
-        **{f"training, {name}": value for name, value in data["optim"].items() if name not in told},
-        "updates x examples of each": f"{optim.steps:,} x {optim.batch}",
-        "instances to train on": f"{recipe.pool:,}" if recipe.pool else "fresh ones each time",
+        **{f"training, {name}": value for name, value in data["optim"].items() if name not in skipped},
+        "updates x batch size": f"{optim.steps:,} x {optim.batch}",
+        "training examples": f"{recipe.pool:,}" if recipe.pool else "fresh ones for every update",
     }
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     match value:
         case None:
             return "none"
         case list() | tuple():
-            return ", ".join(map(_said, value))
+            return ", ".join(map(_text, value))
         case float():
             return f"{value:g}"
     return str(value)

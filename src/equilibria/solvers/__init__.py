@@ -1,4 +1,4 @@
-"""Ways to find a fixed point. To add one: a file with a `Solver`, and a line here."""
+"""Methods to find a fixed point. To add one, write a file with a `Solver` and add a line here."""
 
 from equilibria.core.loop import Solver
 from equilibria.solvers.anderson import Anderson

@@ -1,4 +1,4 @@
-"""What solvers with a memory share: writing into a history, (batch, memory, width), and the limits of rounding."""
+"""Helpers of solvers with a memory: write into a history, (batch, memory, width), and divide safely."""
 
 import torch
 from torch import Tensor
@@ -6,14 +6,14 @@ from torch.nn.functional import pad
 
 
 def recorded(*tensors: Tensor) -> bool:
-    """Whether autograd watches any of these, so that none of them may be written to."""
+    """Whether autograd records any of these tensors, so that none may be written in place."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def put(history: Tensor, index: int, entry: Tensor, *, in_place: bool) -> Tensor:
     """`history` with `history[:, index] = entry`.
 
-    An entry narrower than the history leaves the rest of the row as it is, which must be zero.
+    If the entry is narrower than the history, the rest of the row must be zero and stays so.
     """
     width = entry.shape[1]
     if in_place:
@@ -32,11 +32,11 @@ def put_difference(history: Tensor, index: int, new: Tensor, old: Tensor, *, in_
 
 
 def above_rounding(size: Tensor, fz: Tensor) -> Tensor:
-    """Squared lengths (batch,) of differences, made safe to divide by.
+    """Squared norms (batch,) of differences, made safe to divide by.
 
-    A sample that has converged moves by rounding alone. The coefficients of such moves mean nothing and do
-    no harm, but their derivatives, which divide by these lengths again, would explode. So where autograd
-    records, every length gets the share of |f(z)| that rounding can explain added to it.
+    The differences of a converged row are rounding errors. Their coefficients are meaningless but harmless. Their
+    derivatives, which divide by these norms again, would explode. So where autograd records, the rounding error of
+    |f(z)| is added to every norm.
     """
     limits = torch.finfo(fz.dtype)
     if not torch.is_grad_enabled():

@@ -13,7 +13,7 @@ from equilibria.solvers._history import above_rounding, put, put_difference, rec
 
 class _Memory(NamedTuple):
     taken: int  # steps
-    g: Tensor  # (batch, m + 2, n) m differences of successive g, as a ring, then the last two g, in turns
+    g: Tensor  # (batch, m + 2, n) a ring of m differences of successive g, then the last two g, alternating
     dp: Tensor  # (batch, m, n)    differences of successive p, in the same ring
     p: Tensor  # (batch, n)        the last p
     gram: Tensor  # (batch, m, m)  dG dG^T, with the ridge on its diagonal
@@ -21,21 +21,21 @@ class _Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class Anderson(Solver):
-    """Combines the last `memory` iterates so that their residuals cancel best, in the least-squares sense.
+    """Combines the last `memory` iterates so that their residuals cancel, in the least-squares sense.
 
     With g = f(z) - z, the mixed image p = z + mixing g, and dG, dP the m = memory - 1 last differences of
     each:
 
         gamma = argmin |g - dG^T gamma|^2,        z <- p - dP^T gamma.
 
-    Differences of residuals stay well conditioned where the residuals themselves become parallel. A step
-    changes only one row of the Gram matrix. `ridge` is relative to each diagonal element, so it means the
-    same however small the residuals have become; a difference of zero gets no weight.
+    Differences of residuals stay well conditioned when the residuals themselves become parallel. A step changes
+    only one row of the Gram matrix. `ridge` is relative to each diagonal element, so it has the same effect however
+    small the residuals are. A difference of zero gets no weight.
 
-    With `constant_weights`, backpropagation through the solver takes gamma as given: what is left is the derivative
-    of linear combinations of cells. Where differences are nearly parallel, the derivative of gamma is large and says
-    little; nets for prefix sums did not learn through 32 steps with it, and do without. Where plain iteration
-    converges as well, either derivative goes to that of the fixed point.
+    With `constant_weights`, backpropagation through the solver treats gamma as a constant and differentiates linear
+    combinations of cells. Where differences are nearly parallel, the derivative of gamma is large and uninformative:
+    nets for prefix sums did not learn through 32 steps with it, and do without it. Where plain iteration converges,
+    both derivatives tend to that of the fixed point.
     """
 
     memory: int = 5
@@ -57,7 +57,7 @@ class Anderson(Solver):
         taken, g, dp, p_last, gram = memory
         p = fz if self.mixing == 1 else torch.lerp(z, fz, self.mixing)
         if self.constant_weights:
-            z, fz = z.detach(), fz.detach()  # from here on they only decide the weights
+            z, fz = z.detach(), fz.detach()  # from here on they only determine the weights
         in_place = not recorded(z, fz, g, gram)
         size = self.memory - 1
         now, before, newest = size + taken % 2, size + (taken + 1) % 2, (taken - 1) % size
@@ -68,7 +68,7 @@ class Anderson(Solver):
         g = put_difference(g, newest, g[:, now], g[:, before], in_place=in_place)
         dp = put_difference(dp, newest, p, p_last, in_place=in_place and not recorded(p, dp, p_last))
         m = min(taken, size)
-        pair = g[:, newest : now + 1 : now - newest]  # (batch, 2, n): the newest difference and g, not copied
+        pair = g[:, newest : now + 1 : now - newest]  # (batch, 2, n): a view of the newest difference and g
         dots = torch.bmm(pair, g[:, :m].mT)  # (batch, 2, m)
         row, size_of_newest = dots[:, 0], dots[:, 0, newest]
         size_of_newest.copy_(above_rounding(size_of_newest * (1 + max(self.ridge, torch.finfo(z.dtype).eps)), fz))

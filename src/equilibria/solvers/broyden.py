@@ -1,4 +1,4 @@
-"""Broyden's method, in the form that stores nothing but its own steps."""
+"""Broyden's method, in the form that stores only its own steps."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,15 +21,14 @@ class _Memory(NamedTuple):
 class Broyden(Solver):
     """Quasi-Newton on g(z) = f(z) - z, starting from the Jacobian -I (Broyden's "good" update).
 
-    The inverse Jacobian is a product of factors (I + s_{j+1} s_j^T / |s_j|^2) of the steps taken, so the
-    steps are all that has to be stored (Kelley, Solving Nonlinear Equations with Newton's Method, 2003).
-    Applying the factors one after the other is a triangular system in the coefficients c, and so takes
-    two passes over the stored steps:
+    The inverse Jacobian is a product of factors (I + s_{j+1} s_j^T / |s_j|^2) of the steps taken, so only the steps
+    are stored (Kelley, Solving Nonlinear Equations with Newton's Method, 2003). Applying the factors in sequence is
+    a triangular system in the coefficients c, and takes two passes over the stored steps:
 
         L c = (s_j . g)_j,   L_jj = |s_j|^2,   L_ji = -s_j . s_{i+1} for i < j,
         s_k = (g + c_0 s_1 + ... + c_{k-2} s_{k-1}) / (1 - c_{k-1}).
 
-    L grows by a row per step, and its inverse with it. When `memory` is full, the method starts anew.
+    L and its inverse grow by a row per step. When `memory` is full, the method restarts.
     """
 
     memory: int = 50
@@ -47,7 +46,7 @@ class Broyden(Solver):
         if k == 0 or k == self.memory:
             return fz, _Memory(1, put_difference(s, 0, fz, z, in_place=in_place), inverse)
 
-        # g waits where s_k will stand, so that products with the steps include it at no cost.
+        # Store g in the place of s_k, so that products with the steps include it at no cost.
         s = put_difference(s, k, fz, z, in_place=in_place)
         dots = torch.bmm(s[:, k - 1 : k + 1], s[:, :k].mT)  # (batch, 2, k): s_{k-1} . s_j and g . s_j
         row = self._last_row(inverse[:, : k - 1, : k - 1], dots[:, 0], fz)
@@ -57,7 +56,7 @@ class Broyden(Solver):
         c[:, :, -1].fill_(1)  # from here on the weights of s_1 ... s_{k-1} and g
         usable = rest.abs() > torch.finfo(z.dtype).eps ** 0.5  # false for NaN too
         if not bool(usable.all()):
-            # A vanishing denominator asks for an endless step: such a row takes the plain step instead.
+            # A vanishing denominator means an infinite step: such a row takes the plain step instead.
             c = torch.where(usable, c, torch.eye(k, dtype=c.dtype, device=c.device)[-1])
             rest = torch.where(usable, rest, 1)
         step = torch.bmm(c / rest, s[:, 1 : k + 1])[:, 0]  # (batch, n)

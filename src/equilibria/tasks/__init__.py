@@ -1,4 +1,4 @@
-"""Tasks with a difficulty that can be raised at will. To add one: a file with a `Task`, and a line here."""
+"""Tasks with an adjustable difficulty. To add one, write a file with a `Task` and add a line here."""
 
 from equilibria.tasks.blurry_mnist import BlurryMNIST
 from equilibria.tasks.edge_copy import EdgeCopy

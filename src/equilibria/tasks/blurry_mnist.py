@@ -1,4 +1,4 @@
-"""Blurry MNIST: digits that are harder to read the more they are blurred."""
+"""Blurry MNIST: digits, which are harder to read the more they are blurred."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ MEAN, SPREAD = 0.1307, 0.3081  # of the sharp training images
 
 @dataclass(frozen=True)
 class BlurryMNIST(Task):
-    """Blurred digits, (batch, 784), standardised as the sharp ones are; the target, (batch,), is the digit.
+    """Blurred digits, (batch, 784), standardised as sharp ones are; the target, (batch,), is the digit.
 
-    Trained on the four lowest of the standard deviations 2.0 ... 5.5, tested on all eight (Appendix H).
-    Training draws from the 60,000, testing (`split="test"`) from the 10,000. `folder` holds the idx files;
-    left out, they are kept in the cache and fetched once.
+    Training uses the four lowest of the standard deviations 2.0 ... 5.5, testing all eight (Appendix H). Training
+    draws from the 60,000 digits, testing (`split="test"`) from the 10,000. `folder` holds the idx files. It defaults
+    to the cache, to which they are downloaded once.
     """
 
     split: Literal["train", "test"] = "train"
@@ -42,7 +42,7 @@ class BlurryMNIST(Task):
         return 784, 10
 
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
-        """`n` different digits; more than there are is an error."""
+        """`n` different digits. Raises if there are not as many."""
         self.check(n, difficulty)
         digits = _digits(self.folder)
         images, labels = (
@@ -51,7 +51,7 @@ class BlurryMNIST(Task):
             else (digits.test_images, digits.test_labels)
         )
         if n > len(images):
-            raise ValueError(f"n must be at most {len(images)}, the digits of split {self.split!r}, got {n}")
+            raise ValueError(f"n must be at most {len(images)}, the number of digits in split {self.split!r}, got {n}")
         chosen = torch.randperm(len(images), generator=rng)[:n]
         x = blurred(images[chosen] / 255, difficulty).flatten(1)
         return Batch((x - MEAN) / SPREAD, labels[chosen].long(), difficulty)
@@ -63,7 +63,7 @@ class BlurryMNIST(Task):
         return cross_entropy(prediction, batch.y)
 
     def score(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """1 where the digit is right."""
+        """1 where the digit is right, else 0."""
         return (prediction.argmax(1) == batch.y).to(prediction.dtype)
 
     def perfect(self, batch: Batch) -> Tensor:
@@ -74,11 +74,11 @@ class BlurryMNIST(Task):
         return self.perfect(batch._replace(y=torch.ones_like(batch.y)))
 
     def refuses(self, difficulty: Any) -> str:
-        return "" if difficulty >= 0 else "a standard deviation is not negative"
+        return "" if difficulty >= 0 else "a standard deviation cannot be negative"
 
 
 def blurred(images: Tensor, sigma: float) -> Tensor:
-    """Convolution with a Gaussian of this standard deviation, zeros outside: (batch, side, side)."""
+    """Convolve images (batch, side, side), zero outside, with a Gaussian of standard deviation `sigma`."""
     if sigma == 0:
         return images
     reach = int(4 * sigma + 0.5)

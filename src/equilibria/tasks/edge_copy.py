@@ -1,4 +1,4 @@
-"""Edge copy: say again what is written on the edges of a graph."""
+"""Edge copy: output the features on the edges of a graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from equilibria.tasks.task import Batch, Task, is_whole
 class EdgeCopy(Task):
     """A complete directed graph with self-loops; one feature per edge, uniform in (-1, 1): (batch, n, n, 1).
 
-    The target is the same (Du et al. 2022; Appendix J). Sizes are mixed between batches, not within one.
+    The target is the input (Du et al. 2022; Appendix J). All graphs of a batch have the same size.
     """
 
     layout = "graph"

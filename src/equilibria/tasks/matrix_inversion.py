@@ -1,4 +1,4 @@
-"""Matrix inversion: symmetric positive definite matrices, better or worse conditioned."""
+"""Matrix inversion: symmetric positive definite matrices of adjustable condition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ SAMPLES_FOR_THE_CONSTANT = 20_000
 class MatrixInversion(Task):
     """A = 2 R R^T + c I with R uniform in (-1, 1); the target is A^-1. Both (batch, side, side), predictions flat.
 
-    The smaller c, the worse the condition: 0.5 in training, 0.1 for "harder" (Du et al. 2022; Appendix I).
-    The main text says 10 x 10, the appendix and the sources 20 x 20, which is used here.
+    A smaller c gives a larger condition number: 0.5 in training, 0.1 for "harder" (Du et al. 2022; Appendix I).
+    The main text says 10 x 10; the appendix and the authors' code use 20 x 20, the default here.
     """
 
     side: int = 20

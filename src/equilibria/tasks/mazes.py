@@ -1,4 +1,4 @@
-"""Mazes: mark the way from the green square to the red one."""
+"""Mazes: mark the path from the green square to the red one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot, pad
 
-from equilibria.tasks import carving
+from equilibria.tasks import _carving as carving
 from equilibria.tasks.task import Batch, Task, all_right, is_whole
 
 Family = Literal["depth_first", "rooted_elsewhere", "percolation"]
@@ -20,14 +20,14 @@ FAMILIES: tuple[Family, ...] = ("depth_first", "rooted_elsewhere", "percolation"
 class Mazes(Task):
     """RGB images, (batch, 3, side, side) with side = 2 size + 6; the target marks the path, (batch, side, side).
 
-    A maze of size s has n = (s + 1) / 2 cells a side, on a lattice of 2n + 1 points; a point is 2 x 2 pixels,
-    and one more pixel is border. Start green, end red, as in the dataset's code (the paper's text has it
-    the other way round). A prediction has logits for "off" and "on": (batch, 2, side, side). A maze counts
-    only if every open pixel is right.
+    A maze of size s has n = (s + 1) / 2 cells per side, on a lattice of 2n + 1 points. A point is 2 x 2 pixels,
+    surrounded by a border of one pixel. The start is green and the end red, as in the dataset's code (the paper's text
+    says the opposite). A prediction has logits for "off" and "on": (batch, 2, side, side). A maze is right only if
+    every open pixel is right.
 
-    Families: `depth_first` trees grow from the start, which is therefore always a dead end; trees
-    `rooted_elsewhere` have their start anywhere; `percolation` opens each wall of a tree with probability
-    `loops`, and the target is the shortest path (only mazes with a single one are kept).
+    Families: `depth_first` trees grow from the start, which is therefore always a dead end. Trees
+    `rooted_elsewhere` have their start anywhere. `percolation` opens each wall of a tree with probability `loops`,
+    and the target is the shortest path (only mazes with a unique shortest path are used).
     """
 
     family: Family = "depth_first"
@@ -42,7 +42,7 @@ class Mazes(Task):
         if self.family not in FAMILIES:
             raise ValueError(f"unknown family {self.family!r}; use one of {', '.join(FAMILIES)}")
         if not 0 < self.loops <= 1:
-            raise ValueError(f"loops must be in (0, 1], got {self.loops!r}; it is the share of walls that are opened")
+            raise ValueError(f"loops must be in (0, 1], got {self.loops!r}; it is the probability of opening a wall")
 
     @property
     def features(self) -> tuple[int, int]:
@@ -53,19 +53,19 @@ class Mazes(Task):
         cells = (difficulty + 1) // 2
         if self.family == "depth_first":
             parent, start, end = self._trees(n, cells, rng, rooted_at_start=True)
-            path = carving.way_to_root(parent, end, cells)
-            return _drawn(carving.tree_links(parent, cells), path, start, end)
+            path = carving.path_to_root(parent, end, cells)
+            return _draw(carving.tree_links(parent, cells), path, start, end)
         parts, found = [], 0
-        while found < n:  # a maze with several shortest paths has no single answer: draw another
+        while found < n:  # a maze with several shortest paths has no unique answer: draw another
             parent, start, end = self._trees(n, cells, rng, rooted_at_start=False)
             links = carving.tree_links(parent, cells)
             if self.family == "percolation":
-                links = links.more(self.loops, rng)
+                links = links.with_loops(self.loops, rng)
             path, single = carving.shortest_path(links, start, end, cells)
             parts.append([tensor[single] for tensor in (*links, path, start, end)])
             found += int(single.sum())
         right, down, path, start, end = (torch.cat(column)[:n] for column in zip(*parts, strict=True))
-        return _drawn(carving.Links(right, down), path, start, end)
+        return _draw(carving.Links(right, down), path, start, end)
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Cross entropy over the open pixels."""
@@ -74,7 +74,7 @@ class Mazes(Task):
         return (each * open_).sum() / open_.sum()
 
     def score(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """1 where every open pixel is right."""
+        """1 where every open pixel is right, else 0."""
         return all_right((prediction.argmax(1) == batch.y) | ~is_open(batch.x))
 
     def partial_score(self, prediction: Tensor, batch: Batch) -> Tensor:
@@ -91,12 +91,12 @@ class Mazes(Task):
 
     def refuses(self, difficulty: Any) -> str:
         odd = is_whole(difficulty, least=3) and difficulty % 2 == 1
-        return "" if odd else "a size is an odd number, at least 3"
+        return "" if odd else "a size must be an odd number >= 3"
 
     def _trees(
         self, n: int, cells: int, rng: torch.Generator, *, rooted_at_start: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Trees as parents of positions, and the positions of start and end: two distinct uniform cells."""
+        """Trees as parents of positions, and the positions of start and end: two different random cells."""
         start = torch.randint(0, cells**2, (n,), generator=rng)
         end = (start + torch.randint(1, cells**2, (n,), generator=rng)) % cells**2
         root = start if rooted_at_start else torch.randint(0, cells**2, (n,), generator=rng)
@@ -105,12 +105,12 @@ class Mazes(Task):
 
 
 def is_open(x: Tensor) -> Tensor:
-    """The pixels that are no wall: (batch, 3, side, side) -> (batch, side, side) bool."""
+    """The pixels that are not walls: (batch, 3, side, side) -> (batch, side, side) bool."""
     return x.amax(1) > 0.5
 
 
-def _drawn(links: carving.Links, path: Tensor, start: Tensor, end: Tensor) -> Batch:
-    """Mazes, the cells of their paths, (batch, n, n) bool, and the positions of start and end as images."""
+def _draw(links: carving.Links, path: Tensor, start: Tensor, end: Tensor) -> Batch:
+    """Images of mazes, from their links, the cells of their paths, (batch, n, n) bool, and start and end positions."""
     cells = path.shape[1]
     grey = _pixels(carving.lattice(torch.ones_like(path), links))  # (batch, side, side)
     x = grey[:, None].expand(-1, 3, -1, -1).to(torch.get_default_dtype(), memory_format=torch.contiguous_format)
@@ -124,7 +124,7 @@ def _drawn(links: carving.Links, path: Tensor, start: Tensor, end: Tensor) -> Ba
 
 
 def _pixels(lattice: Tensor) -> Tensor:
-    """Every lattice point 2 x 2 pixels, and a border of one: (batch, h, w) bool -> (batch, 2h + 2, 2w + 2) uint8."""
+    """Lattice points as 2 x 2 pixels, with a border of one: (batch, h, w) bool -> (batch, 2h + 2, 2w + 2) uint8."""
     batch, h, w = lattice.shape
     pairs = (lattice.to(torch.int16) * 0x0101).view(torch.uint8)  # (batch, h, 2w): every byte twice
     return pad(pairs[:, :, None].expand(batch, h, 2, 2 * w).reshape(batch, 2 * h, 2 * w), (1, 1, 1, 1))

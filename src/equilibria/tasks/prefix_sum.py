@@ -1,4 +1,4 @@
-"""Prefix sums: the parity of all bits so far, at every bit."""
+"""Prefix sums: at every bit, the parity of all bits up to it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class PrefixSum(Task):
         return cross_entropy(prediction, batch.y)
 
     def score(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """1 where the whole string is right."""
+        """1 where the whole string is right, else 0."""
         return all_right(prediction.argmax(1) == batch.y)
 
     def partial_score(self, prediction: Tensor, batch: Batch) -> Tensor:

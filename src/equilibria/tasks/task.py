@@ -1,4 +1,4 @@
-"""What a task is: instances of any difficulty, a loss to train on, a score to be judged by."""
+"""The `Task` interface: instances of any difficulty, a training loss and a score."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ class Batch(NamedTuple):
 
 
 class Task(ABC):
-    """A frozen dataclass. Difficulties are ordered: a later one asks for more thinking."""
+    """A frozen dataclass. Difficulties are ordered: later ones need more steps."""
 
-    layout: ClassVar[Literal["sequence", "image", "vector", "graph"]]  # of the input; says which nets can take it
-    difficulties: ClassVar[str]  # what the number means
+    layout: ClassVar[Literal["sequence", "image", "vector", "graph"]]  # of the input: determines which nets fit
+    difficulties: ClassVar[str]  # what a difficulty means
     higher_is_better: ClassVar[bool]
     train_difficulties: Sequence[Any]
     test_difficulties: Sequence[Any]
@@ -32,38 +32,38 @@ class Task(ABC):
     @property
     @abstractmethod
     def features(self) -> tuple[int, int]:
-        """How many numbers go in and come out: per place of a sequence or an image, per edge, or in all."""
+        """The numbers of input and output features: per position of a sequence or image, per edge, or in total."""
 
     @abstractmethod
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
-        """`n` fresh instances, the same for the same state of `rng`."""
+        """`n` new instances, determined by the state of `rng`."""
 
     @abstractmethod
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """What training minimises: ()."""
+        """The scalar that training minimises: ()."""
 
     @abstractmethod
     def score(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Right or wrong, or the error: (batch,)."""
+        """1 or 0 for right or wrong, or the error: (batch,)."""
 
     def partial_score(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """The share of an answer that is right, (batch,); the score where answers have no parts."""
+        """The share of an answer that is right, (batch,). Defaults to the score, for answers without parts."""
         return self.score(prediction, batch)
 
     @abstractmethod
     def perfect(self, batch: Batch) -> Tensor:
-        """The prediction that nothing beats."""
+        """The best possible prediction."""
 
     @abstractmethod
     def constant(self, batch: Batch) -> Tensor:
-        """The best prediction of somebody who knows the difficulty but not the input: the baseline of every plot."""
+        """The best prediction that ignores the input and knows the difficulty: the baseline of every plot."""
 
     def held_out(self) -> "Task":
-        """The task to be judged on: where instances are made afresh, this one."""
+        """The task to evaluate on. Defaults to this task, whose instances are always new."""
         return self
 
     def check(self, n: int, difficulty: Any) -> None:
-        """Raise if such instances cannot exist."""
+        """Raise if there are no such instances."""
         if n < 1:
             raise ValueError(f"n must be >= 1, got {n!r}; it is the number of instances")
         reason = self.refuses(difficulty)
@@ -72,14 +72,14 @@ class Task(ABC):
 
     @abstractmethod
     def refuses(self, difficulty: Any) -> str:
-        """Why there are no instances of this difficulty, or an empty string."""
+        """The reason why there are no instances of this difficulty, or an empty string."""
 
 
 def is_whole(number: Any, *, least: int) -> bool:
-    """Whether this is an integer of at least `least`."""
+    """Whether `number` is an integer of at least `least`."""
     return hasattr(number, "__index__") and not isinstance(number, bool) and number >= least
 
 
 def all_right(right: Tensor) -> Tensor:
-    """(batch, ...) bool -> (batch,): 1 where everything is right."""
+    """(batch, ...) bool -> (batch,): 1 where all are right."""
     return right.flatten(1).all(1).to(torch.get_default_dtype())

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from equilibria.core._prepare import computed_once
+from equilibria.core._prepare import precompute_weights
 from equilibria.core.budget import Budget, require_share, require_whole
 from equilibria.core.loop import Solver
 from equilibria.gradients import Gradient
@@ -120,7 +120,7 @@ class JacobianRegularisation(Extra):
 
     def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
         z = context.output.solution.z.detach().requires_grad_()
-        fz = computed_once(context.model.cell)(z, *context.model.inject(context.batch.x))
+        fz = precompute_weights(context.model.cell)(z, *context.model.inject(context.batch.x))
         total = torch.zeros((), device=z.device)
         for _ in range(self.probes):
             e = context.team.noise_like(z, context.rng)

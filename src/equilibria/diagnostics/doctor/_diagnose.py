@@ -1,4 +1,4 @@
-"""What is the matter with a looped model: every measure at once, with a verdict in words."""
+"""Diagnose a looped model: every measurement at once, with a verdict."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.diagnostics.adapters._adapt import as_model, check_model, described, repeats_itself
+from equilibria.diagnostics.adapters._model import as_model, check_model, describe_tensor
 from equilibria.diagnostics.doctor.answers import Answers
-from equilibria.diagnostics.doctor.parts import Patient
-from equilibria.diagnostics.doctor.report import Report
-from equilibria.diagnostics.doctor.verdict import believed, judge
+from equilibria.diagnostics.doctor.diagnosis import Diagnosis
+from equilibria.diagnostics.doctor.parts import Examination
+from equilibria.diagnostics.doctor.verdict import drop_false_collapse, judge
 from equilibria.model import EquilibriumModel
 
 
@@ -29,52 +29,59 @@ def diagnose(
     higher_is_better: bool = True,
     restarts: int = 5,
     attacks: bool = True,
-    seed: int = 0,
-    watch: Callable[[str, float], None] | None = None,
-) -> Report:
-    """Does this model settle, does it matter where it starts, will more steps help, and which answers can be trusted?
+    rng: torch.Generator | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+) -> Diagnosis:
+    """Measure whether a model settles, whether its start matters, whether more steps help, and what to trust.
 
     Args:
-        model: an `EquilibriumModel`, anything with `init(x)`, `step(z, x)` and `readout(z)`, or an adapter's.
+        model: an `EquilibriumModel`, any object with `init(x)`, `step(z, x)` and `readout(z)`, or an adapted model.
         inputs: at least two; 50 to 200 give useful intervals.
-        targets: classes for predictions with classes in dimension 1, as whole numbers or one-hot; truth values for the
-            sign of a single logit; or numbers of the prediction's shape.
-        budget: how many steps to look at; a number, or a `Budget` whose tolerance is then that of repeated solves.
-        score: of a prediction and the targets, (batch,); left out: whether all classes are right, or minus the
-            relative error.
-        attacks: also search, shortly, for starts that lead elsewhere.
-        watch: told what is being measured, and which share of it all is done.
+        targets: classes for predictions with classes in dimension 1, as integers or one-hot; bool for the sign of a
+            single logit; or numbers of the prediction's shape.
+        budget: the number of steps, or a `Budget`. Its tolerance applies to restarts.
+        score: maps predictions and targets to a score per example, (batch,). Defaults to whether all classes are
+            right, or minus the relative error for numbers.
+        restarts: restarts per example from other examples' limits.
+        attacks: also run a short search for starts that lead to other limits.
+        rng: decides the restarts. Defaults to a generator seeded with 0.
+        on_progress: called with the name of each measurement and the share of measurements done.
     """
     begin = time.perf_counter()
     model = as_model(model)
     budget = budget if isinstance(budget, Budget) else Budget(budget)
-    require_whole("seed", seed, least=0, why="it decides which other starts are drawn")
     if not isinstance(inputs, Tensor) or inputs.ndim == 0:
-        raise TypeError(f"inputs must be a tensor (batch, ...), got {described(inputs)}; torch.stack makes one of many")
+        raise TypeError(f"inputs must be a tensor (batch, ...), got {describe_tensor(inputs)}; use torch.stack")
     if len(inputs) < 2:
-        raise ValueError("a diagnosis compares examples with each other; give at least two inputs")
-    require_whole("restarts", restarts, least=1, why="it is the number of other starts per example")
+        raise ValueError("a diagnosis compares examples with each other; pass at least two inputs")
+    require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
     restarts = min(restarts, len(inputs) - 1)
+    on_progress = on_progress or (lambda name, share: None)
     with _eval_mode(model):
         answers = Answers(check_model(model, inputs), targets, score, higher_is_better=higher_is_better)
-        if watch:
-            watch("the long run", 0.0)
-        patient = Patient(model, inputs, answers, budget=budget, solver=solver, restarts=restarts, seed=seed)
-        if answers.note:
-            patient.notes.append(answers.note)
-        random = not repeats_itself(model, inputs)
-        if random:
-            patient.notes.append("The step is random: two calls on the same state differ, and so would two diagnoses.")
+        on_progress("usual solve", 0.0)
+        examination = Examination(model, inputs, answers, budget=budget, solver=solver, restarts=restarts, rng=rng)
         found: dict[str, Any] = {}
-        parts = patient.parts(attacks=attacks)
+        parts = examination.parts(attacks=attacks)
         for i, (name, measure) in enumerate(parts.items(), 1):
-            if watch:
-                watch(name, i / (len(parts) + 1))
+            on_progress(name, i / (len(parts) + 1))
             found |= measure()
-        if watch:
-            watch("done", 1.0)
+        on_progress("done", 1.0)
+    return Diagnosis(
+        examples=len(inputs),
+        steps=budget.steps,
+        solver=str(solver or model.solver),
+        notes=examination.notes,
+        seconds=round(time.perf_counter() - begin, 2),
+        versions={"torch": torch.__version__},
+        **_conclude(found, examination),
+    )
+
+
+def _conclude(found: dict[str, Any], examination: Examination) -> dict[str, Any]:
+    """The fields of a diagnosis that follow from measurements."""
     regimes, attack = found.pop("regimes"), found.pop("attack")
-    regimes = believed(regimes, found["alignment"], found["sensitivity"])
+    regimes = drop_false_collapse(regimes, found["alignment"], found["sensitivity"])
     verdict = judge(
         regimes,
         found["alignment"],
@@ -82,29 +89,19 @@ def diagnose(
         sensitivity=found["sensitivity"],
         contraction=found["contraction"],
         attack=attack,
-        precision=patient.precision,
-        random=random,
+        precision=examination.precision,
+        random=examination.random,
     )
-    return Report(
-        examples=len(inputs),
-        steps=budget.steps,
-        solver=str(solver or model.solver),
-        verdict=verdict,
-        regimes={regime.name.lower().replace("_", " "): n for regime, n in regimes.items()},
-        attacked=None if attack is None else attack.cosine,
-        notes=patient.notes,
-        seconds=round(time.perf_counter() - begin, 2),
-        versions={"torch": torch.__version__},
-        **found,
-    )
+    names = {regime.name.lower().replace("_", " "): n for regime, n in regimes.items()}
+    return found | {"verdict": verdict, "regimes": names, "attacked": None if attack is None else attack.cosine}
 
 
 @contextmanager
 def _eval_mode(model: EquilibriumModel) -> Iterator[None]:
-    was = {module: module.training for module in model.modules()}  # parts may be in other modes than the whole
+    modes = {module: module.training for module in model.modules()}  # submodules may have different modes
     model.eval()
     try:
         yield
     finally:
-        for module, training in was.items():
+        for module, training in modes.items():
             module.training = training

@@ -1,28 +1,28 @@
-"""What counts as an answer: classes in dimension 1 of a prediction, the sign of a single logit, or numbers."""
+"""Answers: classes in dimension 1 of a prediction, the sign of a single logit, or numbers."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from equilibria.core.similarity import typical_length, vectors
+from equilibria.core.similarity import typical_norm, vectors
 
 CLOSE = 1e-2  # relative distance within which two lists of numbers are the same answer
-TIE = 1e-5  # the same for scores of classes: those that are no farther apart are equally large
-BLURRED = 0.15  # the least precision at which limits are still compared
-ROUNDING = 4  # times the precision of a prediction: in bfloat16 that is more
-SMALL = 1e-2  # of the usual length: a list of numbers that is shorter is measured by this
+TIE = 1e-5  # relative difference within which the scores of two classes are equal
+LARGEST_ERROR = 0.15  # the most rounding error that is tolerated when answers are compared
+ROUNDING = 4  # times the precision of a prediction: the rounding error, which exceeds TIE in bfloat16
+SMALL = 1e-2  # share of the typical length below which a list of numbers is compared on this scale
 SAME = 0.99  # the share of answers that must stay the same
 
 
 class Answers:
-    """Compares predictions with each other and, where they are known, with targets.
+    """Compares predictions with each other and with targets, if there are any.
 
-    Targets that are whole numbers, truth values or one-hot rows are classes. Without targets, a prediction with at
-    least two numbers in dimension 1 is taken for scores of classes, position by position.
+    Targets that are integers, bool or one-hot rows are classes. Without targets, a prediction with at least two numbers
+    in dimension 1 is taken as scores of classes.
 
     Args:
-        example: a prediction, (batch, ...): whether targets and score fit is found out here, before any work.
+        example: a prediction, (batch, ...), to check targets and score against.
     """
 
     def __init__(
@@ -34,46 +34,46 @@ class Answers:
         higher_is_better: bool = True,
     ) -> None:
         if targets is not None and not isinstance(targets, Tensor):
-            raise TypeError(f"targets must be a tensor, got a {type(targets).__name__}; torch.tensor makes one")
+            raise TypeError(f"targets must be a tensor, got a {type(targets).__name__}; use torch.tensor")
         if targets is not None and len(targets) != len(example):
-            raise ValueError(f"there are {len(example)} inputs and {len(targets)} targets; give one target per input")
+            raise ValueError(f"there are {len(example)} inputs and {len(targets)} targets; pass one target per input")
         if score is not None and targets is None:
-            raise ValueError("a score needs targets to compare with; give both or neither")
+            raise ValueError("a score needs targets to compare with; pass both or neither")
         if targets is not None and score is None:
-            targets = _fitting(example, targets)
+            targets = _matching_shape(example, targets)
             if not bool(targets.isfinite().all()):
-                raise ValueError("some targets are not finite, and nothing can meet them; leave those examples out")
+                raise ValueError("some targets are not finite, so no prediction can match them; remove those examples")
         self._targets, self._score, self.higher_is_better = targets, score, higher_is_better
-        self._length: float | None = None  # of usual predictions
-        self._blur = 0.0  # relative, of predictions
-        self._several = example.ndim > 1 and example.shape[1] > 1
+        self._length: float | None = None  # typical length of predictions
+        self._error = 0.0  # relative error of predictions
+        self._many_scores = example.ndim > 1 and example.shape[1] > 1
         numbers = targets is not None and targets.is_floating_point()
-        self.classes = not numbers and (self._several or targets is not None)
-        self.note = None  # what may not have been meant
-        if numbers and score is None and not self._several and _truth_values(targets):
+        self.classes = not numbers and (self._many_scores or targets is not None)
+        self.note = None  # a likely mistake
+        if numbers and score is None and not self._many_scores and _are_binary(targets):
             self.note = (
-                "Targets are taken for numbers to be met; if the sign of the prediction is the answer, give truth "
-                "values: targets.bool()."
+                "Targets are taken as numbers to match. If the sign of the prediction is the answer, pass bool: "
+                "targets.bool()."
             )
         found = self.score(example)
         if found is not None and found.shape != example.shape[:1]:
-            raise ValueError(f"the score must have a number per input, ({len(example)},), got {tuple(found.shape)}")
+            raise ValueError(f"the score must have one number per input, ({len(example)},), got {tuple(found.shape)}")
 
     @property
     def has_margin(self) -> bool:
-        """Whether there are scores of several classes to compare."""
-        return self.classes and self._several
+        """Whether predictions are scores of several classes."""
+        return self.classes and self._many_scores
 
-    def expect(self, prediction: Tensor, precision: float) -> None:
-        """Tell what usual predictions are, (batch, ...), and to what relative precision limits are known."""
+    def calibrate(self, prediction: Tensor, error: float) -> None:
+        """Set the typical size of predictions, (batch, ...), and the relative error of limits."""
         finite = prediction.reshape(len(prediction), -1).isfinite().all(1)
-        self._length, self._blur = typical_length(prediction[finite]), min(precision, BLURRED)
+        self._length, self._error = typical_norm(prediction[finite]), min(error, LARGEST_ERROR)
 
     def same(self, one: Tensor, other: Tensor) -> Tensor:
-        """Whether two predictions are the same answer: (rows,). What is not finite is no answer."""
-        rounding = max(ROUNDING * torch.finfo(one.dtype).eps, self._blur)
+        """Whether two predictions are the same answer: (rows,) bool. A prediction that is not finite is no answer."""
+        rounding = max(ROUNDING * torch.finfo(one.dtype).eps, self._error)
         if not self.classes:
-            length = typical_length(one) if self._length is None else self._length
+            length = typical_norm(one) if self._length is None else self._length
             return _distance(one, other, length) <= max(CLOSE, rounding)
         same = self._label(one) == self._label(other)
         if not bool(same.all()):
@@ -82,11 +82,11 @@ class Answers:
         return same.reshape(len(one), -1).all(1) & self._finite(one) & self._finite(other)
 
     def unchanged(self, one: Tensor, other: Tensor) -> Tensor:
-        """The same, but what is not finite stays so: (rows,)."""
+        """Like `same`, but two predictions that are not finite count as the same: (rows,) bool."""
         return self.same(one, other) | ~(self._finite(one) | self._finite(other))
 
     def score(self, prediction: Tensor) -> Tensor | None:
-        """Of each example, (batch,); None if targets are unknown."""
+        """Score each example, (batch,); None without targets."""
         if self._targets is None:
             return None
         targets = self._targets.to(prediction.device)
@@ -95,40 +95,40 @@ class Answers:
         if self.classes:
             right = (self._label(prediction) == targets).reshape(len(prediction), -1).all(1)
             return (right & self._finite(prediction)).float()
-        return -_distance(targets, prediction, typical_length(self._targets))
+        return -_distance(targets, prediction, typical_norm(self._targets))
 
     def wrong(self, prediction: Tensor) -> Tensor | None:
-        """Which answers are wrong, (batch,) bool; None if that is unknown or no matter of right and wrong."""
+        """Which answers are wrong, (batch,) bool; None without targets, or if scores are not 0 or 1."""
         score = self.score(prediction)
         if score is None or not bool(((score == 0) | (score == 1)).all()):
             return None
         return score != float(self.higher_is_better)
 
     def _label(self, prediction: Tensor) -> Tensor:
-        return prediction.argmax(1) if self._several else (prediction > 0).long()
+        return prediction.argmax(1) if self._many_scores else (prediction > 0).long()
 
     def _tied(self, scores: Tensor, other: Tensor, within: float) -> Tensor:
-        """Where the class that `other` would choose has as large a score as the one chosen, but for rounding."""
-        if self._several:
+        """Where the class that `other` chooses has the highest score up to rounding."""
+        if self._many_scores:
             top, size = scores.amax(1), scores.abs().nan_to_num(0, 0, 0).amax(1)
             return top - scores.gather(1, self._label(other).unsqueeze(1)).squeeze(1) <= within * size
-        return scores.abs() <= within * (typical_length(scores) if self._length is None else self._length)
+        return scores.abs() <= within * (typical_norm(scores) if self._length is None else self._length)
 
     def _finite(self, prediction: Tensor) -> Tensor:
-        """(rows,): whether the numbers that decide are; a class may be ruled out by minus infinity."""
-        top = prediction.amax(1) if self.classes and self._several else prediction
+        """Whether the scores that decide are finite, (rows,) bool; a class may be excluded by minus infinity."""
+        top = prediction.amax(1) if self.classes and self._many_scores else prediction
         return top.isfinite().reshape(len(top), -1).all(1)
 
 
 def _distance(one: Tensor, other: Tensor, length: float) -> Tensor:
-    """Relative to the length of `one`, (rows, ...), or to a little of what is usual if it is shorter."""
+    """The distance relative to the length of `one`, (rows, ...), but at least to a share of the typical length."""
     one, other = vectors(one), vectors(other)
     least = max(SMALL * length, torch.finfo(one.dtype).tiny)
     return (one - other).norm(dim=1) / one.norm(dim=1).clamp_min(least)
 
 
-def _fitting(prediction: Tensor, targets: Tensor) -> Tensor:
-    """Targets in the shape that they are compared in, so that none is ever broadcast."""
+def _matching_shape(prediction: Tensor, targets: Tensor) -> Tensor:
+    """Reshape targets to the shape in which they are compared, so that nothing is broadcast."""
     shape = prediction.shape
     if targets.shape == shape and len(shape) > 1 and shape[1] > 1 and _one_hot(targets):
         return targets.long().argmax(1)
@@ -139,29 +139,29 @@ def _fitting(prediction: Tensor, targets: Tensor) -> Tensor:
         _check_classes(targets, shape[1] if len(shape) > 1 else 1)
     if [n for n in targets.shape if n > 1] != [n for n in wanted if n > 1]:
         raise ValueError(
-            f"targets {tuple(targets.shape)} do not fit predictions {tuple(shape)}; give {tuple(wanted)}, whole "
-            "numbers for classes in dimension 1 and floating-point numbers to be met, or a score of your own"
+            f"targets {tuple(targets.shape)} do not fit predictions {tuple(shape)}; pass {tuple(wanted)}, integers for "
+            "classes in dimension 1 or floating-point numbers to match, or pass a score"
         )
     return targets.reshape(wanted)
 
 
 def _one_hot(targets: Tensor) -> bool:
-    return _truth_values(targets) and bool((targets.sum(1) == 1).all())
+    return _are_binary(targets) and bool((targets.sum(1) == 1).all())
 
 
 def _check_classes(targets: Tensor, classes: int) -> None:
     low, high = int(targets.min()), int(targets.max())
     if classes > 1 and (low < 0 or high >= classes):
         raise ValueError(
-            f"targets go from {low} to {high} and there are {classes} classes, 0..{classes - 1}; number them from 0, "
-            "and leave out what has no class"
+            f"targets go from {low} to {high} and there are {classes} classes, 0..{classes - 1}; number them from 0 "
+            "and remove examples without a class"
         )
     if classes == 1 and (low < 0 or high > 1):
         raise ValueError(
-            f"targets go from {low} to {high}, and the sign of a single logit says 0 or 1; give truth values, such as "
-            "targets > 0, or floating-point numbers to be met"
+            f"targets go from {low} to {high}, but the sign of a single logit is 0 or 1; pass bool, such as "
+            "targets > 0, or floating-point numbers to match"
         )
 
 
-def _truth_values(targets: Tensor | None) -> bool:
+def _are_binary(targets: Tensor | None) -> bool:
     return targets is not None and bool(((targets == 0) | (targets == 1)).all())

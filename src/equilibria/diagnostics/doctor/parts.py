@@ -1,4 +1,4 @@
-"""A model under examination: each method measures something and returns fields of a `Report`."""
+"""The parts of a diagnosis: each method measures one thing and returns fields of a `Diagnosis`."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,39 +10,39 @@ from torch import Tensor
 from equilibria.core._tree import rows
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import Agreement, Usual
-from equilibria.diagnostics._contraction import require_gradients, start_influence
+from equilibria.core.similarity import Agreement, References
+from equilibria.diagnostics._contraction import start_influence
 from equilibria.diagnostics._convergence import (
     UNSURE,
     Regime,
-    affine_along,
+    apply_rates,
     convergence,
+    depends_on_rate,
+    is_affine_along_path,
     limit_distance,
-    undecided,
-    with_rate,
 )
-from equilibria.diagnostics._sensitivity import alike, sensitivity, untrained
+from equilibria.diagnostics._sensitivity import all_equal, sensitivity, untrained
+from equilibria.diagnostics.adapters._model import is_deterministic, require_gradients
 from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
-from equilibria.diagnostics.doctor.answer_curve import AnswerWatch
 from equilibria.diagnostics.doctor.answers import Answers
-from equilibria.diagnostics.doctor.rates import Rates
-from equilibria.diagnostics.doctor.report import AlignmentRow, Trust
-from equilibria.diagnostics.doctor.restart_limits import OtherEnds
-from equilibria.diagnostics.doctor.shown_paths import shown_paths, spaced
-from equilibria.diagnostics.selective import auroc
-from equilibria.diagnostics.starts import Noise, OtherStart, Swapped, derangements
+from equilibria.diagnostics.doctor.curve import AnswerRecorder
+from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, UncertaintyRow
+from equilibria.diagnostics.doctor.limits import Rates, RestartLimits
+from equilibria.diagnostics.doctor.paths import solve_paths, spaced_steps
+from equilibria.diagnostics.restarts import Noise, Restart, Swapped, derangements
+from equilibria.diagnostics.statistics import auroc
 from equilibria.diagnostics.uncertainty import Indecision
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solvers import Anderson, Picard
 
-TOLERANCE = 1e-6  # relative residual at which a sample of the repeated solves has settled
-NOISY = 2  # solves per example from noise of each size
-SHARED = 3  # starts of the analysis of variance
-FEW = 8  # examples for what needs a backward pass per product
-UPDATES = 10  # of the short attack that is part of a diagnosis
-THROUGH = 50  # steps that gradients of the start are taken through, where more would need too much memory,
-NUMBERS = 2**20  # which is: more numbers than these in all states on the way
+TOLERANCE = 1e-6  # relative residual at which restarts stop
+NOISE_RESTARTS = 2  # restarts per example from noise of each scale
+SHARED_STARTS = 3  # starts of the analysis of variance
+FEW = 8  # examples for measurements that need many backward passes
+UPDATES = 10  # of the short attack
+UNROLLED = 50  # steps to backpropagate through if all steps would need too much memory,
+NUMBERS = 2**20  # that is, if their states have more numbers than this
 
 NO_ATTACK = {"attack": None, "attacked_score": None}
 
@@ -50,8 +50,8 @@ Fields = dict[str, Any]
 T = TypeVar("T")
 
 
-class Patient:
-    """A model, its inputs, and how to solve. The usual solve is made once, and everything is compared with it."""
+class Examination:
+    """A model, its inputs and its usual solve, which all measurements share."""
 
     def __init__(
         self,
@@ -62,42 +62,51 @@ class Patient:
         budget: Budget,
         solver: Solver | None,
         restarts: int,
-        seed: int,
+        rng: torch.Generator | None,
     ) -> None:
         self._model, self._x, self._answers, self._solver = model, x, answers, solver
-        self._restarts, self._seed = restarts, seed
-        self._plain = Budget(budget.steps)
-        # For solves that are made again and again: samples that are done may stop.
-        self._often = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
-        self._watch = AnswerWatch(model.readout, answers, spaced(budget.steps))
-        every = Keep(range(1, budget.steps + 1), self._watch)
-        self._run = convergence(model, x, solver=solver, budget=self._plain, keep=every)
+        self._restarts, self._seed = restarts, 0 if rng is None else int(torch.randint(2**62, (), generator=rng))
+        self.random = not is_deterministic(model, x)
+        self.notes: list[str] = [answers.note] if answers.note else []
+        if self.random:
+            self.notes.append("The step is random: two calls on the same state differ, and so would two diagnoses.")
+        self._budget = Budget(budget.steps)
+        self._restart_budget = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
+        self._recorder = AnswerRecorder(model.readout, answers, spaced_steps(budget.steps))
+        every = Keep(range(1, budget.steps + 1), self._recorder)
+        self._run = convergence(model, x, solver=solver, budget=self._budget, keep=every)
         self._usual = self._run.solution
-        self._found: dict[str, Alignment] = {}
+        self._alignments: dict[Restart, Alignment] = {}
         self._rates, self._has_rates = Rates(model, x, self._usual.z, self._rng), False
-        self.notes: list[str] = []
 
     def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
+        """All measurements by name, in an order in which each finds what it needs."""
         return {
             "contraction": self.contraction,
             "answers by steps": self.curve,
-            "other starts": self.alignment,
-            "the input's part": self.sensitivity,
+            "restarts": self.alignment,
+            "sensitivity": self.sensitivity,
             "two solvers": self.solvers,
-            "the start's part": self.start_influence,
+            "influence of the start": self.start_influence,
             "attack": self.attack if attacks else NO_ATTACK.copy,
-            "trust": self.trust,
-            "trajectories": self.paths,
+            "uncertainty": self.trust,
+            "paths": self.paths,
         }
 
     @property
+    def precision(self) -> float:
+        """The relative precision of states."""
+        return torch.finfo(self._usual.z.dtype).eps
+
+    @property
     def _rng(self) -> torch.Generator:
+        """A new generator, so that no measurement depends on the draws of another."""
         return torch.Generator().manual_seed(self._seed)
 
     def contraction(self) -> Fields:
-        """The rates at the limits, and the long run and the answers as seen in their light."""
-        wanted = undecided(self._run)
-        wanted[:FEW] = True  # whatever the others do, a few are told of
+        """The contraction rates at the limits, and the regimes that follow from them."""
+        wanted = depends_on_rate(self._run)
+        wanted[:FEW] = True
 
         def measure() -> bool:
             self._rates.measure(wanted)
@@ -106,13 +115,13 @@ class Patient:
         self._has_rates = self._with_gradients("the contraction rate", measure, False)
         rates, affine = self._rates.radius, None
         if self._run.count(Regime.QUASI_PERIODIC):
-            affine = affine_along(self._model, self._x, self._usual.z, rates)
-        self._run = found = with_rate(self._run, rates, affine)
+            affine = is_affine_along_path(self._model, self._x, self._usual.z, rates)
+        self._run = found = apply_rates(self._run, rates, affine)
         rate = _median(rates)
         with torch.no_grad():
-            # Each of two ends is off by what a product and a sum lose, and by what is left to the tolerance.
-            apart = _closest(2 * self.precision + self._often.tol, rate)
-            self._answers.expect(self._model.readout(self._usual.z), apart)
+            # Each of two limits has the rounding error of a product and a sum, and the tolerance.
+            apart = _distance_to_limit(2 * self.precision + self._restart_budget.tol, rate)
+            self._answers.calibrate(self._model.readout(self._usual.z), apart)
         regimes = {regime: n for regime in Regime if (n := found.count(regime))}
         periods = found.period[found.regime == Regime.CYCLE].tolist()
         return {
@@ -122,91 +131,84 @@ class Patient:
             "periods": {str(period): periods.count(period) for period in sorted(set(periods))},
         }
 
-    @property
-    def precision(self) -> float:
-        """Relative, of states."""
-        return torch.finfo(self._usual.z.dtype).eps
-
     def curve(self) -> Fields:
-        curve = self._watch.curve(self._run)
+        """How the answers change by steps."""
+        curve = self._recorder.curve(self._run)
         return {"curve": curve, "score": curve.score[-1] if curve.score else None}
 
     def alignment(self) -> Fields:
-        noisy = min(NOISY, self._restarts)
-        return {
-            "alignment": [
-                self._row(Swapped(), self._restarts),
-                self._row(Noise(1.0), noisy),
-                self._row(Noise(10.0), noisy),
-            ]
-        }
+        """How well three kinds of restarts reach the usual limits."""
+        noisy = min(NOISE_RESTARTS, self._restarts)
+        kinds = {Swapped(): self._restarts, Noise(1.0): noisy, Noise(10.0): noisy}
+        return {"alignment": [self._restart(start, restarts) for start, restarts in kinds.items()]}
 
-    def _row(self, start: OtherStart, restarts: int) -> AlignmentRow:
-        found = alignment_score(
+    def _restart(self, start: Restart, restarts: int) -> AlignmentRow:
+        found = self._alignments[start] = alignment_score(
             self._model,
             self._x,
             restarts=restarts,
             start=start,
             solver=self._solver,
-            budget=self._often,
+            budget=self._restart_budget,
             usual=self._usual,
             same_answer=self._answers.same,
             rng=self._rng,
         )
-        self._found[str(start)] = found
         assert found.same_answer is not None
         everyone, same = torch.arange(len(self._x), device=self._x.device), found.same_answer
-        ends = OtherEnds(
+        limits = RestartLimits(
             str(start), everyone, found.diverged, found.solves, found.state, found.readout, same, found.residual
         )
-        return self._told(ends)
+        return self._alignment_row(limits)
 
-    def _told(self, ends: OtherEnds) -> AlignmentRow:
-        """In the light of the rates of those whose ends are apart, which matters where most have come to rest."""
-        rests = (self._run.regime == Regime.FIXED_POINT) | (self._run.regime == Regime.COLLAPSE)
-        if self._has_rates and 2 * int(rests.sum()) > len(rests):
-            apart = torch.zeros_like(self._run.regime, dtype=torch.bool)
-            self._rates.measure(apart.index_fill_(0, ends.example[ends.apart], True))
-        # The mean of inputs that are all the same leaves nothing of them to compare.
-        return ends.row(self._rates.radius, centred=not alike(self._x))
+    def _alignment_row(self, limits: RestartLimits) -> AlignmentRow:
+        """Average over examples. If most examples settle, measure the rates of those with different limits first."""
+        settled = (self._run.regime == Regime.FIXED_POINT) | (self._run.regime == Regime.COLLAPSE)
+        if self._has_rates and 2 * int(settled.sum()) > len(settled):
+            differ = torch.zeros_like(settled)
+            self._rates.measure(differ.index_fill_(0, limits.example[limits.differ], True))
+        return limits.row(self._rates.radius, centred=not all_equal(self._x))
 
     def sensitivity(self) -> Fields:
-        how = {"solver": self._solver, "budget": self._often, "starts": SHARED}
-        if alike(self._x):
-            self.notes.append("All inputs are the same, so whether they matter was not measured.")
+        """How much of the limits' variance the input explains, also in the untrained net."""
+        how = {"solver": self._solver, "budget": self._restart_budget, "starts": SHARED_STARTS}
+        if all_equal(self._x):
+            self.notes.append("All inputs are equal, so their influence was not measured.")
             return {"sensitivity": None, "untrained_sensitivity": None}
         own = sensitivity(self._model, self._x, **how, usual=self._usual, rng=self._rng).share
-        some = self._x[: 2 * FEW]
         try:
-            fresh = untrained(self._model)
-            control = sensitivity(fresh, some, **how, rng=self._rng).share
-        except ValueError:  # the model cannot be built again, or these few inputs are the same
+            control = sensitivity(untrained(self._model), self._x[: 2 * FEW], **how, rng=self._rng).share
+        except ValueError:  # the untrained model cannot be built, or these few inputs are equal
             control = None
         return {"sensitivity": own, "untrained_sensitivity": control}
 
     def solvers(self) -> Fields:
-        found = limit_distance(self._model, self._x[: 2 * FEW], solvers=(Picard(), Anderson()), budget=self._often)
+        """The distance between the limits of two solvers."""
+        some, solvers = self._x[: 2 * FEW], (Picard(), Anderson())
+        found = limit_distance(self._model, some, solvers=solvers, budget=self._restart_budget)
         return {"solver_distance": _median(found.relative)}
 
     def start_influence(self) -> Fields:
-        x, steps = self._x[: FEW // 2], self._plain.steps
+        """The norm of d state / d start."""
+        x, steps = self._x[: FEW // 2], self._budget.steps
         if steps * self._usual.z[: FEW // 2].numel() > NUMBERS:
-            steps = min(steps, THROUGH)
+            steps = min(steps, UNROLLED)
 
         def measure() -> float | None:
             return _median(start_influence(self._model, x, solver=self._solver, budget=Budget(steps), rng=self._rng))
 
-        found = self._with_gradients("the memory of the start", measure, None)
+        found = self._with_gradients("the influence of the start", measure, None)
         return {"start_influence": found, "start_influence_steps": None if found is None else steps}
 
     def attack(self) -> Fields:
+        """A short search for starts that lead to other limits."""
         return self._with_gradients("the attack", self._attack, dict(NO_ATTACK))
 
     def _attack(self) -> Fields:
-        lost = self._run.regime == Regime.DIVERGENCE
-        example = (~lost).nonzero()[:FEW, 0]  # of what diverges anyway nothing can be learned
+        diverged = self._run.regime == Regime.DIVERGENCE
+        example = (~diverged).nonzero()[:FEW, 0]
         if len(example) < 2:
-            self.notes.append("Without the attack, as the usual solves diverge.")
+            self.notes.append("The attack was skipped because the usual solves diverge.")
             return dict(NO_ATTACK)
         x, usual, rng = rows(self._x, example), rows(self._usual.z, example), self._rng
         (partner,) = derangements(len(x), 1, rng)
@@ -214,68 +216,72 @@ class Patient:
             self._model,
             x,
             solver=self._solver,
-            budget=self._often,
-            guesses=[usual[partner.to(usual.device)], Noise(1.0).made_from(usual, rng)],
+            budget=self._restart_budget,
+            guesses=[usual[partner.to(usual.device)], Noise(1.0).initial_states(usual, rng)],
             updates=UPDATES,
-            through=min(self._plain.steps, THROUGH),
+            through=min(self._budget.steps, UNROLLED),
             rng=rng,
         )
         unknown = found.cosine.isnan()
-        at_rest = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
+        one_step = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
         with torch.no_grad():
-            answers, answer = self._model.readout(self._usual.z), self._model.readout(found.limit)
-            state = Usual(self._usual.z, lost).agreement(example, found.limit)
-            readout = Usual(answers, lost).agreement(example, answer)
-        same = self._answers.same(answers[example], answer).double().masked_fill(unknown, torch.nan)
-        state, readout = (
-            Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in (state, readout)
+            predictions, prediction = self._model.readout(self._usual.z), self._model.readout(found.limit)
+            agreements = [
+                References(states, diverged).agreement(example, reached)
+                for states, reached in ((self._usual.z, found.limit), (predictions, prediction))
+            ]
+        state, readout = (Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in agreements)
+        same = self._answers.same(predictions[example], prediction).double().masked_fill(unknown, torch.nan)
+        score = self._answers.score(predictions.index_copy(0, example, prediction))  # a score may need the whole batch
+        limits = RestartLimits(
+            "an attack", example, found.diverged, found.tried, state, readout, same, one_step.residual
         )
-        score = self._answers.score(answers.index_copy(0, example, answer))  # a score may look at the whole batch
-        ends = OtherEnds("an attack", example, found.diverged, found.tried, state, readout, same, at_rest.residual)
         return {
-            "attack": self._told(ends),
+            "attack": self._alignment_row(limits),
             "attacked_score": None if score is None else score[example].double().mean().item(),
         }
 
     def _with_gradients(self, what: str, measure: Callable[[], T], otherwise: T) -> T:
-        """What is measured by backpropagation; a step that has no gradient leaves a note."""
+        """Measure by backpropagation; if the step has no gradient, add a note and return `otherwise`."""
         try:
             require_gradients(self._model, self._x[:2], self._usual.z[:2])
             return measure()
         except RuntimeError as error:
-            self.notes.append(f"Without {what}, as gradients failed: {str(error).splitlines()[0]}")
+            self.notes.append(f"{what.capitalize()} was not measured: {str(error).splitlines()[0]}")
             return otherwise
 
     def trust(self) -> Fields:
-        """How well uncertainties tell right from wrong; those that need other starts are taken from the rows above."""
+        """How well uncertainties separate wrong from right answers; restarts are those of `alignment`."""
         with torch.no_grad():
             output = Output(self._model.readout(self._usual.z), self._usual)
         wrong = self._answers.wrong(output.prediction)
         if wrong is None:
             return {"trust": []}
-        same = self._found[str(Noise(1.0))].same_answer
+        same = self._alignments[Noise(1.0)].same_answer
         assert same is not None
         uncertainties = {
-            "misalignment": 1 - self._found[str(Swapped())].score,
+            "misalignment": 1 - self._alignments[Swapped()].score,
             "residual": self._usual.residual,
             "disagreement": 1 - same,
         }
         if self._answers.has_margin:
             uncertainties["indecision"] = Indecision()(self._model, self._x, output)
-        told_by = []
+        trust = []
         for name, uncertainty in uncertainties.items():
-            told = auroc(uncertainty.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)
-            told_by.append(Trust(name, told.value, told.low, told.high))
-        return {"trust": told_by}
+            found = auroc(uncertainty.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)
+            trust.append(UncertaintyRow(name, found.value, found.low, found.high))
+        return {"trust": trust}
 
     def paths(self) -> Fields:
-        usual, steps = self._usual.z[:2].nan_to_num(0, 0, 0), min(self._plain.steps, 4 * THROUGH)
-        return {"paths": shown_paths(self._model, self._x[:1], usual, steps, self._solver, self._rng)}
+        """The paths of the first example from several starts."""
+        limits, steps = self._usual.z[:2].nan_to_num(0, 0, 0), min(self._budget.steps, 4 * UNROLLED)
+        found = solve_paths(self._model, self._x[:1], limits, steps=steps, solver=self._solver, rng=self._rng)
+        return {"paths": found}
 
 
-def _closest(apart: float, rate: float | None) -> float:
-    """How far from its limit a contraction may be that comes no closer by a step than this; itself without a rate."""
-    return apart if rate is None or rate >= 1 else apart / max(1 - rate, UNSURE)
+def _distance_to_limit(residual: float, rate: float | None) -> float:
+    """How far from its limit a contraction with this rate and residual may be; the residual if the rate is unknown."""
+    return residual if rate is None or rate >= 1 else residual / max(1 - rate, UNSURE)
 
 
 def _median(values: Tensor) -> float | None:

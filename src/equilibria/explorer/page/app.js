@@ -1,7 +1,8 @@
-// The page: two panes, one input, one player. Everything that is shown follows from `state`.
+// The page: two panes, one input, one player. Everything on it follows from `state`.
 
 import { anySeed, Controls } from "./controls.js";
 import { $ } from "./dom.js";
+import { showFigures } from "./figures.js";
 import { attachKeys } from "./keys.js";
 import { fromHash, toHash } from "./link.js";
 import { mount, Pane } from "./pane.js";
@@ -9,16 +10,15 @@ import { Player } from "./player.js";
 import { attachSave } from "./save.js";
 import { connected } from "./source.js";
 import { change, changeInput, INPUT, onChange, state } from "./state.js";
-import { showStudies } from "./studies.js";
 import { onTheme, toggleTheme } from "./theme.js";
 
-const TASK = "mazes"; // to begin with, where there is a net for it
+const TASK = "mazes"; // the first task, if it has a net
 
 class App {
   constructor(nets, transport, frozen) {
     this.nets = nets;
     this.transport = transport;
-    this.frozen = frozen; // a recording: inputs cannot be changed by hand
+    this.frozen = frozen; // a recording, whose inputs cannot be edited
     this.panes = [0, 1].map((number) => new Pane(number, this));
     mount(this.panes);
     this.player = new Player(this);
@@ -26,7 +26,7 @@ class App {
     this.dirty = true;
     attachKeys(this);
     attachSave(this);
-    onTheme(() => (state.tab === "studies" ? showStudies(this) : this.arrived()));
+    onTheme(() => (state.tab === "studies" ? showFigures(this) : this.arrived()));
     onChange((solve) => this.changed(solve));
     new ResizeObserver(() => this.arrived()).observe($("panes"));
     addEventListener("hashchange", () => location.hash !== this.hash && this.open(location.hash));
@@ -34,23 +34,23 @@ class App {
     requestAnimationFrame((now) => this.loop(now));
   }
 
-  // What a link asks for, and what it leaves open chosen well.
+  // Show the view that a link describes; its missing fields get defaults.
   open(hash) {
-    const asked = fromHash(hash);
-    if (asked.tab && asked.tab !== "explore") return this.showTab(asked.tab);
-    const strange = asked.task && !this.nets.tasks[asked.task] ? asked.task : null;
-    if (strange) delete asked.task;
-    const task = asked.task ?? (this.nets.tasks[TASK] ? TASK : Object.keys(this.nets.tasks)[0]);
+    const view = fromHash(hash);
+    if (view.tab && view.tab !== "explore") return this.showTab(view.tab);
+    const unknown = view.task && !this.nets.tasks[view.task] ? view.task : null;
+    if (unknown) delete view.task;
+    const task = view.task ?? (this.nets.tasks[TASK] ? TASK : Object.keys(this.nets.tasks)[0]);
     const begin = this.beginning(task);
-    if (!asked.task) {
+    if (!view.task) {
       change({ ...begin, tab: "explore" });
-      this.notice = strange ? `There is no net for the task ${strange} here.` : "";
-      return this.noted();
+      this.notice = unknown ? `There is no net for the task ${unknown} in these folders.` : "";
+      return this.showNotes();
     }
-    asked.nets = asked.nets.map((net, i) => net ?? begin.nets[i]);
-    asked.input.difficulty ??= begin.input.difficulty;
-    asked.steps ??= this.usualSteps(asked.input.difficulty, asked.nets);
-    return change(asked);
+    view.nets = view.nets.map((net, i) => net ?? begin.nets[i]);
+    view.input.difficulty ??= begin.input.difficulty;
+    view.steps ??= this.usualSteps(view.input.difficulty, view.nets);
+    return change(view);
   }
 
   // The view that a task opens with.
@@ -62,7 +62,7 @@ class App {
     return { task, nets: pair, input: { ...INPUT, difficulty, seed }, steps, step: null };
   }
 
-  // As many steps as the better known of the two nets was evaluated with there, or at the nearest difficulty.
+  // The most steps that either net was evaluated with at this difficulty, or at the nearest one.
   usualSteps(difficulty, nets = state.nets) {
     const known = nets.map((path) => this.nets.nets.find((net) => net.path === path)?.steps ?? {});
     const found = known.flatMap((steps) => Object.entries(steps).map(([at, count]) => [Math.abs(at - difficulty), count]));
@@ -91,7 +91,7 @@ class App {
     $("message").hidden = true;
     if (solve !== null) {
       this.panes.forEach((pane, i) => {
-        if (solve === "all" || solve === i) pane.think();
+        if (solve === "all" || solve === i) pane.solve();
       });
       this.player.restart(state.step);
     }
@@ -107,14 +107,14 @@ class App {
     this.writeLink();
   }
 
-  // Something new is there to be drawn.
+  // Draw again soon.
   arrived() {
     this.dirty = true;
   }
 
   loop(now) {
     this.player.advance(now);
-    // Not more often than anybody sees: the solves need the processor more than the drawing does.
+    // At most about 30 times a second: the solves need the processor more than the drawing does.
     const changed = this.dirty || this.player.step !== this.drawnStep;
     if (changed && state.tab === "explore" && now - (this.drawnAt ?? 0) > 30) {
       [this.dirty, this.drawnStep, this.drawnAt] = [false, this.player.step, now];
@@ -124,13 +124,13 @@ class App {
     requestAnimationFrame((next) => this.loop(next));
   }
 
-  // The last step that there will be.
+  // The last step of the longer solve.
   total() {
     const ends = this.panes.map((pane) => (pane.main?.done ? pane.main.last : state.steps));
     return Math.max(1, ...ends);
   }
 
-  // The last step that both nets have reached, or the farther one where the other has stopped.
+  // The last step that both nets have reached, ignoring a net that has stopped.
   arrivedSteps() {
     const steps = this.panes.map((pane) => (pane.main?.done || pane.trouble ? Infinity : (pane.main?.last ?? 0)));
     return Math.max(0, Math.min(this.total(), ...steps));
@@ -140,18 +140,18 @@ class App {
     return this.panes.every((pane) => pane.main?.done || pane.trouble);
   }
 
-  // What has to be said of the input, or of what went wrong.
-  noted() {
+  // Show remarks about the input, and errors.
+  showNotes() {
     const task = this.nets.tasks[state.task];
     const trouble = this.panes.map((pane) => pane.trouble).find(Boolean) || this.notice;
-    const alike = task.contrast ? "" : "No net here is path dependent on this task.";
+    const alike = task.contrast ? "" : "No net here was measured as path dependent on this task.";
     $("hint").textContent = [this.panes[0].note || this.panes[1].note, this.frozen ? "" : task.edits, alike].filter(Boolean).join(" ");
     $("hint").classList.toggle("noted", Boolean(this.panes[0].note));
-    if (trouble) this.complain(trouble);
+    if (trouble) this.showError(trouble);
     else $("message").hidden = true;
   }
 
-  complain(text) {
+  showError(text) {
     $("message").textContent = text;
     $("message").hidden = false;
   }
@@ -167,23 +167,23 @@ class App {
     for (const id of ["save", "share"]) $(id).disabled = known !== "explore";
     if (known === "studies" && write) {
       for (const pane of this.panes) pane.stop();
-      showStudies(this);
+      showFigures(this);
     }
     if (known === "explore" && write) this.open(state.task ? toHash(null) : "");
     if (write) this.writeLink();
   }
 
-  // The nets as they are now: runs may have been finished since the page was opened.
-  found(nets) {
+  // The nets as they are now: more runs may have finished since the page was opened.
+  updateNets(nets) {
     this.nets = nets;
     this.controls.fill();
   }
 
-  // A net from a study, with the AA score that it has there: beside the one of the usual pair that is less like it.
+  // Open a net of a figure, with its AA score there, beside the net of the default pair whose AA differs more.
   openNet(path, alignment = null) {
     const known = (one) => this.nets.nets.find((net) => net.path === one);
     const net = known(path);
-    if (!net) return this.complain(`The net ${path} is not in the folders of this explorer.`);
+    if (!net) return this.showError(`The net ${path} is not in the folders of this explorer.`);
     const begin = this.beginning(net.task);
     const own = net.alignment ?? alignment ?? 1;
     const unlike = (one) => Math.abs((known(one)?.alignment ?? 0) - own);
@@ -211,13 +211,13 @@ try {
   const { nets, transport, frozen } = await connected((open) => {
     const before = document.body.dataset.connected;
     document.body.dataset.connected = String(open);
-    if (!open) window.explorer?.complain("The connection to the server was lost; trying again.");
-    else if (before === "false" && state.tab === "explore") window.explorer?.changed("all"); // what was under way is lost
+    if (!open) window.explorer?.showError("The connection to the server was lost. Reconnecting …");
+    else if (before === "false" && state.tab === "explore") window.explorer?.changed("all"); // the interrupted solves
   });
   window.explorer = new App(nets, transport, frozen);
   attachTop(window.explorer);
   document.body.dataset.ready = "true";
 } catch (error) {
-  $("message").textContent = `The explorer could not be started: ${error.message}`;
+  $("message").textContent = `The explorer could not start: ${error.message}`;
   $("message").hidden = false;
 }

@@ -4,9 +4,9 @@ import { $, el } from "./dom.js";
 import { change, changeInput, INPUT, state } from "./state.js";
 
 const options = (pairs) => pairs.map(([value, text]) => el("option", { value, textContent: text }));
-// A net is called by its folder, and by its recipe's name where that says more.
+// A net is shown by its folder, and by its recipe's name if that says more.
 const called = ({ path, name }) => (name && !path.includes(name) ? `${name} (${path})` : path);
-const FIXED = ["difficulty", "seed", "digit", "scale", "start-seed", "steps", "tol", "others", "plane", "undo"];
+const FIXED = ["difficulty", "seed", "digit", "scale", "start-seed", "steps", "tol", "restarts", "plane", "undo"];
 export const anySeed = () => Math.floor(Math.random() * 1e6);
 
 export class Controls {
@@ -15,7 +15,7 @@ export class Controls {
     this.fill();
     $("solver").replaceChildren(...options(app.nets.solvers.map((name) => [name, name[0].toUpperCase() + name.slice(1)])));
     $("digit").replaceChildren(...options([["", "any"], ...[..."0123456789"].map((digit) => [digit, digit])]));
-    $("steps").max = app.nets.most_steps;
+    $("steps").max = app.nets.max_steps;
     $("task").onchange = () => app.chooseTask($("task").value);
     $("new").onclick = () => app.newInput();
     $("undo").onclick = () => changeInput({ flips: [], begin: null, end: null });
@@ -28,16 +28,16 @@ export class Controls {
     $("solver").onchange = () => change({ solver: $("solver").value, step: null });
     this.number("steps", (steps) => change({ steps, step: null }));
     $("tol").onchange = () => change({ tol: +$("tol").value, step: null });
-    $("others").onchange = () => change({ others: +$("others").value, step: null });
+    $("restarts").onchange = () => change({ restarts: +$("restarts").value, step: null });
     $("plane").onchange = () => change({ plane: $("plane").value, step: null });
     $("controls").onsubmit = (event) => event.preventDefault();
   }
 
-  // What there is to choose from, which may become more while the page is open.
+  // The tasks to choose from, and the nets that cannot be opened.
   fill() {
     const { tasks, problems } = this.app.nets;
     $("task").replaceChildren(...options(Object.entries(tasks).map(([name, task]) => [name, task.title])));
-    const counted = problems.length === 1 ? "One net" : `${problems.length} nets`;
+    const counted = problems.length === 1 ? "1 net" : `${problems.length} nets`;
     $("problems").hidden = !problems.length;
     $("problems").replaceChildren(
       el("summary", {}, `${counted} in these folders cannot be opened`),
@@ -45,11 +45,11 @@ export class Controls {
     );
   }
 
-  // Call back with a number that the field allows; what it does not allow is said, and nothing is done.
+  // Call back with a number that the field allows; show an error for any other.
   number(id, call) {
     $(id).onchange = () => {
       if ($(id).checkValidity()) call(+$(id).value);
-      else this.app.complain(`${($(id).ariaLabel ?? $(id).labels[0].firstChild.textContent.trim())}: ${$(id).validationMessage}`);
+      else this.app.showError(`${($(id).ariaLabel ?? $(id).labels[0].firstChild.textContent.trim())}: ${$(id).validationMessage}`);
     };
   }
 
@@ -65,7 +65,7 @@ export class Controls {
     change({ start: { ...state.start, kind }, step: null });
   }
 
-  // The form as the state has it.
+  // Fill the form from the state.
   show() {
     const task = this.app.nets.tasks[state.task];
     $("task").value = state.task;
@@ -88,7 +88,7 @@ export class Controls {
     $("solver").value = state.solver;
     $("steps").value = state.steps;
     $("tol").value = String(state.tol);
-    $("others").value = String(state.others);
+    $("restarts").value = String(state.restarts);
     $("plane").value = state.plane;
     if (this.app.frozen) this.freeze(this.app.transport.view(state.task));
     for (const pane of this.app.panes) {
@@ -99,7 +99,7 @@ export class Controls {
     document.body.dataset.editable = String(!this.app.frozen && task.drawing !== "digit");
   }
 
-  // A recording holds some choices; the others are shown, and cannot be made.
+  // Disable the choices that were not recorded.
   freeze(view) {
     for (const id of FIXED) $(id).disabled = true;
     for (const [id, recorded] of [["start", view.starts], ["solver", view.solvers]]) {
@@ -121,6 +121,6 @@ export class Controls {
     }
     pane.choice.value = state.nets[pane.number];
     const net = nets.find((one) => one.path === state.nets[pane.number]);
-    pane.known.textContent = net?.alignment == null ? "" : `AA ${net.alignment.toFixed(3)} in its record`;
+    pane.known.textContent = net?.alignment == null ? "" : `AA ${net.alignment.toFixed(3)} in its evaluation`;
   }
 }

@@ -13,7 +13,7 @@ export function el(name, properties = {}, ...children) {
   return made;
 }
 
-// A canvas's context in CSS pixels, sharp on every screen; null while the canvas is not shown.
+// The context of a canvas in CSS pixels, sharp on every screen; null while the canvas is hidden.
 export function context(canvas) {
   const { clientWidth: w, clientHeight: h } = canvas;
   if (!w || !h) return null;
@@ -41,7 +41,7 @@ export function short(value) {
 }
 
 const KEPT = 4;
-// Say something to screen readers. A line does not push out the one before it: two nets may end at once.
+// Announce a message to screen readers. It does not replace the one before: two nets may finish at once.
 export function say(text) {
   const log = $("spoken");
   if (log.lastChild?.textContent === text) return;
@@ -49,7 +49,7 @@ export function say(text) {
   while (log.children.length > KEPT) log.firstChild.remove();
 }
 
-// What is under the keyboard's cursor: only the last place counts, and news about the nets does not take it away.
+// Announce what is under the keyboard's cursor, separately from messages about the nets.
 export function sayPlace(text) {
   $("under-cursor").textContent = text;
 }

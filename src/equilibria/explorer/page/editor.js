@@ -1,4 +1,4 @@
-// Inputs changed by hand, with a pointer or with the keyboard, right where the answer is drawn.
+// Edit an input with a pointer or the keyboard, on the canvas that shows the answer.
 
 import { changeInput, state } from "./state.js";
 
@@ -13,11 +13,11 @@ function between(from, to, across) {
   return Array.from({ length: count + 1 }, (_, i) => at(i));
 }
 
-// A line drawn by hand: it makes walls, or removes them, and does not alternate, wherever it comes by twice.
+// A stroke of the pointer: it only draws walls, or only removes them, and visits each place once.
 class Stroke {
   constructor(view, input, place) {
     this.view = view;
-    this.input = input; // as it was before
+    this.input = input; // before the stroke
     this.flips = new Set(state.input.flips);
     this.value = view.drawsTo(input, place);
     this.last = place;
@@ -42,7 +42,7 @@ class Stroke {
 export function attachEditor(pane, app) {
   const canvas = pane.answer;
   let grip = null; // what the pointer holds: "flip", "begin" or "end"
-  let begun = null; // where the pointer came down. A finger draws once it leaves, or moves sideways: upwards it scrolls
+  let begun = null; // where the pointer went down. A finger draws when it taps or moves sideways; up and down it scrolls
   let stroke = null;
 
   const placeOf = ({ clientX, clientY }) => {
@@ -93,7 +93,7 @@ export function attachEditor(pane, app) {
 
   canvas.addEventListener("pointercancel", () => (grip = stroke = null));
 
-  // A finger on the start or the end of a maze moves it, and does not scroll.
+  // A finger on the start or the end of a maze moves it instead of scrolling.
   canvas.addEventListener("touchstart", (event) => {
     if (["begin", "end"].includes(gripAt(event.touches[0])) && event.cancelable) event.preventDefault();
   }, { passive: false });
@@ -112,7 +112,7 @@ export function attachEditor(pane, app) {
     } else return;
     event.preventDefault();
     event.stopPropagation();
-    if (event.key in ARROWS) pane.sayCursor(); // what was changed is said when it has come
+    if (event.key in ARROWS) pane.sayCursor(); // a change is announced when the server has answered
     app.arrived();
   });
 

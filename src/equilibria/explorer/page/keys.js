@@ -1,10 +1,10 @@
-// Keys that work wherever the focus is, except while somebody types.
+// Keyboard shortcuts, which work everywhere except while the user types.
 
 import { $ } from "./dom.js";
 import { change, state } from "./state.js";
 import { toggleTheme } from "./theme.js";
 
-const EVERYWHERE = ["t", "?"]; // also where no net is to be seen
+const EVERYWHERE = ["t", "?"]; // on both tabs
 
 export function attachKeys(app) {
   const { player } = app;

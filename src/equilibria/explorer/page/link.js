@@ -1,4 +1,4 @@
-// A view as the part of an address after "#", and back. Readable, so that links can be written by hand.
+// A view as the part of an address after "#", and back. It is readable, so that you can write links yourself.
 
 import { INPUT, SIDES, state } from "./state.js";
 
@@ -38,7 +38,7 @@ export function toHash(step) {
     solver: state.solver,
     steps: state.steps,
     tol: state.tol || null,
-    others: state.others,
+    restarts: state.restarts,
     plane: state.plane,
     zoom: state.zoom.flatMap((zoomed, i) => (zoomed ? [SIDES[i]] : [])).join(",") || null,
     step,
@@ -47,7 +47,7 @@ export function toHash(step) {
   return `#${present.map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%2F", "/")}`).join("&")}`;
 }
 
-// The view that a hash describes; what it does not mention is as usual. An empty one describes none.
+// The view that a hash describes, with defaults for missing fields; {} for an empty hash.
 export function fromHash(hash) {
   const given = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
   const number = (name, other) => (name in given && given[name] !== "" && Number.isFinite(+given[name]) ? +given[name] : other);
@@ -64,7 +64,7 @@ export function fromHash(hash) {
     solver: given.solver ?? "picard",
     steps: number("steps", null),
     tol: number("tol", 0),
-    others: number("others", 5),
+    restarts: number("restarts", number("others", 5)), // "others" in older links
     plane: given.plane ?? "principal",
     zoom: SIDES.map((side) => (given.zoom ?? "").split(",").includes(side)),
     step: number("step", null),

@@ -1,8 +1,8 @@
-// One net: what it says to the input, step by step, and how it gets there.
+// One net: its answer at every step, its residuals and its trajectories.
 
 import { attachEditor } from "./editor.js";
 import { $, context, el, say, sayPlace, short } from "./dom.js";
-import { Past } from "./past.js";
+import { History } from "./history.js";
 import { KINDS, paths, residuals, ROW, strips } from "./plots.js";
 import { Recording } from "./recording.js";
 import { change, request, SIDES, state } from "./state.js";
@@ -10,10 +10,10 @@ import { colours } from "./theme.js";
 import { VIEWS } from "./views/index.js";
 
 const WORDS = {
-  converged: ["at rest", "good"], settled: ["settled", "good"], cycling: ["in a cycle", "mid"],
-  exhausted: ["not at rest", "mid"], diverged: ["diverged", "bad"],
+  converged: ["converged", "good"], settled: ["settled", "good"], cycling: ["cycle", "mid"],
+  exhausted: ["unsettled", "mid"], diverged: ["diverged", "bad"],
 };
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}%`;
 
 export class Pane {
   constructor(number, app) {
@@ -38,7 +38,7 @@ export class Pane {
     this.zoom.onclick = () => change({ zoom: state.zoom.with(this.number, !this.zoomed) }, null);
     this.strips = el("canvas", { role: "img", id: `strips-${side}` });
     this.chips = el("div", { className: "chips", id: `chips-${side}` });
-    this.past = new Past(side);
+    this.history = new History(side);
     this.stripBox = el("div", { className: "strips" }, this.strips);
     const plots = el("div", { className: "plots" }, el("figure", {}, this.residuals), el("figure", {}, this.paths, this.zoom));
     this.element = el(
@@ -46,7 +46,7 @@ export class Pane {
       el("header", {}, this.choice, this.known),
       el("div", { className: "verdict" }, this.verdict, this.now),
       el("div", { className: "body" }, this.answer, plots),
-      this.past.element, this.chips, this.stripBox,
+      this.history.element, this.chips, this.stripBox,
     );
     this.element.style.setProperty("--side", `var(--${side})`);
     attachEditor(this, this.app);
@@ -58,35 +58,35 @@ export class Pane {
     this.preparing = this.waiting = "";
   }
 
-  // Think again, from the beginning. What was seen before stays until there is something new to see.
-  think() {
+  // Solve again. The old picture stays until the first new one arrives.
+  solve() {
     this.stop();
     this.trouble = null;
     this.waiting = "";
     this.fresh = true;
-    this.ends.push(this.app.transport.open(request(this.number, "think"), (event) => this.thought(event)));
+    this.ends.push(this.app.transport.open(request(this.number, "think"), (event) => this.receive(event)));
   }
 
   stop() {
     for (const end of this.ends.splice(0)) end();
   }
 
-  thought(event) {
+  receive(event) {
     if (event.event === "input") {
-      this.view = VIEWS[this.app.nets.tasks[state.task].drawing]; // stays until there is an input for another one
+      this.view = VIEWS[this.app.nets.tasks[state.task].drawing]; // kept until the input of another task arrives
       this.input = this.view.prepared(event.drawing);
       this.note = event.note;
       this.judged = event.judged;
       if (this.fresh) this.main = this.several = null;
       this.fresh = false;
       this.sayCursor();
-      this.app.noted();
+      this.app.showNotes();
     } else if (event.event === "preparing") {
-      this.preparing = event.start === "attack" ? "searching for a start that leads elsewhere" : `solving another input first, ${percent(event.share)}`;
+      this.preparing = event.start === "attack" ? "searching for an adversarial start" : `solving another input: ${percent(event.share)}`;
     } else if (event.event === "opened") {
       this.preparing = "";
       this.main = new Recording(event);
-      if (state.others >= 0) {
+      if (state.restarts >= 0) {
         this.ends.push(this.app.transport.open(request(this.number, "diagnose"), (event) => this.diagnosed(event)));
       }
     } else if (event.event === "frames") this.main.add(event);
@@ -102,7 +102,7 @@ export class Pane {
   }
 
   diagnosed(event) {
-    if (event.event === "preparing") this.waiting = `solving other inputs, for their states: ${percent(event.share)}`;
+    if (event.event === "preparing") this.waiting = `solving other inputs: ${percent(event.share)}`;
     else if (event.event === "opened") this.several = new Recording(event);
     else if (event.event === "frames") this.several.add(event);
     else if (event.event === "done") this.several.done = event;
@@ -110,7 +110,7 @@ export class Pane {
     this.app.arrived();
   }
 
-  // What is under the keyboard's cursor, as the input is now.
+  // Announce what is under the keyboard's cursor.
   sayCursor() {
     if (this.cursor !== null && this.cursor < this.view.places(this.input)) sayPlace(this.view.described(this.input, this.cursor));
   }
@@ -119,7 +119,7 @@ export class Pane {
     this.trouble = reason;
     this.note = "";
     this.preparing = "";
-    this.app.noted();
+    this.app.showNotes();
   }
 
   get zoomed() {
@@ -132,7 +132,7 @@ export class Pane {
     this.app.arrived();
   }
 
-  // The step that this pane shows when the player stands at `step`.
+  // The step that this pane shows when the player is at `step`.
   shown(step) {
     return this.main?.count ? Math.min(step, this.main.last) : null;
   }
@@ -149,10 +149,10 @@ export class Pane {
     const plot = context(this.residuals);
     if (plot) residuals(plot.g, { x: 0, y: 0, ...plot }, this.lines(palette), total, step, palette);
     const plane = context(this.paths);
-    if (plane) paths(plane.g, { x: 0, y: 0, ...plane }, this.several, step, this.zoomed, palette, this.several || state.others < 0 ? "" : this.waiting);
-    this.past.draw(this.main, this.view?.pixel, step, total, palette);
-    this.stripBox.hidden = state.others < 0;
-    this.strips.style.height = `${(this.several?.starts.length ?? 3 + state.others) * ROW}px`; // or the page would jump
+    if (plane) paths(plane.g, { x: 0, y: 0, ...plane }, this.several, step, this.zoomed, palette, this.several || state.restarts < 0 ? "" : this.waiting);
+    this.history.draw(this.main, this.view?.pixel, step, total, palette);
+    this.stripBox.hidden = state.restarts < 0;
+    this.strips.style.height = `${(this.several?.starts.length ?? 3 + state.restarts) * ROW}px`; // in advance, so that the page does not jump
     if (this.several) {
       const rows = context(this.strips);
       if (rows) strips(rows.g, { x: 0, y: 0, ...rows }, this.several, total, step, palette);
@@ -167,14 +167,14 @@ export class Pane {
     return found;
   }
 
-  // Everything that is said in words.
+  // Update all text.
   words(at = this.shown(this.app.player?.step ?? 0)) {
     const [text, mood] = this.judgement();
     this.verdict.textContent = text;
     this.verdict.className = mood;
-    let now = this.trouble || this.preparing ? "" : "waiting";
+    let now = this.trouble || this.preparing ? "" : "waiting …";
     if (at !== null && this.input) {
-      const { text } = this.view.said(this.input, this.main.answer(at), this.main.at(at, "score"));
+      const { text } = this.view.summary(this.input, this.main.answer(at), this.main.at(at, "score"));
       now = `step ${at}: ${text}`;
     }
     this.now.textContent = now;
@@ -186,14 +186,14 @@ export class Pane {
   judgement() {
     if (this.trouble) return [this.trouble, "bad"];
     if (this.preparing) return [`${this.preparing} …`, ""];
-    if (!this.main?.count) return ["thinking …", ""];
+    if (!this.main?.count) return ["solving …", ""];
     if (!this.judged) return ["not judged", ""];
     const { since, lost } = this.main.rightness();
     const over = this.main.done !== null;
-    if (since !== null) return [over ? `Right from step ${since} on` : `right since step ${since} …`, "good"];
-    if (!over) return ["thinking …", ""];
+    if (since !== null) return [over ? `Right from step ${since}` : `right since step ${since} …`, "good"];
+    if (!over) return ["solving …", ""];
     const last = this.main.last;
-    return lost ? [`Right at step ${lost[1]}, then lost`, "bad"] : [`Not right within ${last} steps`, "bad"];
+    return lost ? [`Right until step ${lost[1]}, then wrong`, "bad"] : [`Not right within ${last} steps`, "bad"];
   }
 
   fillChips() {
@@ -201,19 +201,19 @@ export class Pane {
     const done = this.main?.done;
     if (done) {
       const [word, mood] = WORDS[done.status];
-      found.push([done.status === "cycling" && done.period > 1 ? `in a cycle of ${done.period}` : word, "", mood]);
+      found.push([done.status === "cycling" && done.period > 1 ? `cycle of period ${done.period}` : word, "", mood]);
       found.push(["residual", short(done.residual), ""]);
     }
     const diagnosis = this.several?.done;
     if (diagnosis) {
       const mood = (value) => (value > 0.99 ? "good" : value > 0.9 ? "mid" : "bad");
-      const known = diagnosis.alignment !== null; // a solve that diverged has no direction to compare
-      found.push(["AA of this input", known ? short(diagnosis.alignment) : "none", known ? mood(diagnosis.alignment) : "bad"]);
-      if (known) found.push(["centred", short(diagnosis.centred), mood(diagnosis.centred)]);
+      const known = diagnosis.alignment !== null; // a diverged solve has no AA
+      found.push(["AA of this input", known ? short(diagnosis.alignment) : "undefined", known ? mood(diagnosis.alignment) : "bad"]);
+      if (known) found.push(["centred AA", short(diagnosis.centred), mood(diagnosis.centred)]);
       const right = this.several.starts.filter((_, i) => this.several.at(this.several.last, "right", i) === 1).length;
-      if (this.judged) found.push(["starts that end right", `${right} of ${this.several.starts.length}`, right === this.several.starts.length ? "good" : "bad"]);
-      if (diagnosis.diverged) found.push(["swapped starts that diverged", String(diagnosis.diverged), "bad"]);
-    } else if (this.several) found.push(["several starts", `step ${this.several.last}`, ""]);
+      if (this.judged) found.push(["right answers from", `${right} of ${this.several.starts.length} starts`, right === this.several.starts.length ? "good" : "bad"]);
+      if (diagnosis.diverged) found.push(["restarts that diverged", String(diagnosis.diverged), "bad"]);
+    } else if (this.several) found.push(["restarts", `step ${this.several.last}`, ""]);
     if (done) found.push([this.main.solver.replace("(damping=0.0)", ""), `${done.steps} steps`, ""]);
     const text = JSON.stringify(found);
     if (text === this.chipText) return;
@@ -229,8 +229,8 @@ export class Pane {
     const kinds = [...new Set(this.several?.starts ?? [])].map((kind) => KINDS[kind]).join(", ");
     const diagnosis = this.several?.done;
     const met = diagnosis?.alignment != null ? `. AA of this input ${short(diagnosis.alignment)}` : "";
-    this.paths.setAttribute("aria-label", `Trajectories from ${kinds || "several starts"}, seen on a plane${met}`);
-    this.strips.setAttribute("aria-label", "How right the answer is at every step, a strip for each start");
+    this.paths.setAttribute("aria-label", `Trajectories from ${kinds || "several starts"}, projected onto a plane${met}`);
+    this.strips.setAttribute("aria-label", "Correctness of the answer at every step, one strip per start");
   }
 }
 

@@ -1,12 +1,12 @@
-// The place on the way from the first step to the last: plays, pauses, is dragged.
+// The step that is shown: it plays, pauses, and can be dragged.
 
 import { $, context } from "./dom.js";
 import { strip } from "./plots.js";
 import { state } from "./state.js";
 import { colours } from "./theme.js";
 
-const SECONDS = 6; // that a solve takes at speed 1, however many steps it has
-const SLOWEST = 12; // steps a second, so that short solves do not crawl
+const SECONDS = 6; // to play a whole solve at speed 1
+const SLOWEST = 12; // steps per second, for short solves
 
 export class Player {
   constructor(app) {
@@ -25,7 +25,7 @@ export class Player {
     return Math.floor(this.place);
   }
 
-  // From the beginning, or paused at a step that a link asks for.
+  // Play from the beginning, or pause at the step of a link.
   restart(step = null) {
     this.place = Math.max(0, Math.min(state.steps, Math.floor(step ?? 0)));
     this.playing = step === null;
@@ -48,7 +48,7 @@ export class Player {
     this.app.arrived();
   }
 
-  // Move on with the clock; never farther than what has arrived.
+  // Advance with the clock, up to the last step that has arrived.
   advance(now) {
     if (!this.playing) return;
     const [total, arrived] = [this.app.total(), this.app.arrivedSteps()];
@@ -65,7 +65,7 @@ export class Player {
 
   draw() {
     const [total, palette] = [this.app.total(), colours()];
-    if (this.app.finished()) this.place = Math.min(this.place, total); // a solve may have stopped earlier
+    if (this.app.finished()) this.place = Math.min(this.place, total); // a solve may have stopped early
     $("step").max = total;
     $("step").value = this.step;
     $("step").setAttribute("aria-valuetext", `step ${this.step} of ${total}`);
@@ -89,7 +89,7 @@ export class Player {
     g.fillRect(x - 1.5, 0, 3, h);
   }
 
-  // Where a net became right and stayed right.
+  // Mark the step from which a net stays right.
   mark(g, x, box, palette) {
     g.fillStyle = palette.text;
     g.beginPath();

@@ -1,10 +1,11 @@
-// The plots of a diagnosis. They draw on a canvas or, for a file, on something that writes SVG.
+// The plots of a diagnosis, drawn on a canvas or an SvgContext.
 
 import { ofShare } from "./theme.js";
 
 const FONT = "11px Inter, system-ui, sans-serif";
-const MOST = 600; // points of a line: more cannot be seen
-export const KINDS = { usual: "usual start", this: "this start", noise: "noise", swapped: "another input’s fixed point" };
+const MAX_POINTS = 600; // of a line
+export const KINDS = { usual: "usual start", this: "chosen start", noise: "noise", swapped: "another input’s limit" };
+const LABELS = { usual: "usual", this: "chosen", noise: "noise", swapped: "other input" };
 
 export const colourOf = (kind, colours) => (kind === "usual" ? colours.good : (colours[kind] ?? colours.soft));
 
@@ -66,7 +67,7 @@ export function residuals(g, box, lines, steps, at, colours) {
   g.textAlign = "center";
   g.fillText("step", (left + right) / 2, bottom + 14);
   for (const { at: valueAt, count, colour, width, alpha } of lines) {
-    const stride = Math.max(1, Math.floor(count / MOST));
+    const stride = Math.max(1, Math.floor(count / MAX_POINTS));
     const points = [];
     for (let step = 1; step < count; step += stride) {
       const value = valueAt(step);
@@ -94,9 +95,9 @@ function centred(g, box, text, colours) {
   g.fillText(text, box.x + box.w / 2, box.y + box.h / 2);
 }
 
-// The trajectories of several starts on a plane, up to step `at`; rings are starts, dots are where they are.
+// The trajectories from several starts on a plane, up to step `at`; rings mark starts, dots the present states.
 export function paths(g, box, recording, at, zoomed, colours, waiting = "") {
-  title(g, box, zoomed ? "where they end, from near" : "trajectories of several starts", colours);
+  title(g, box, zoomed ? "limits, enlarged" : "trajectories from several starts", colours);
   if (waiting) centred(g, box, waiting, colours);
   if (!recording?.count) return;
   const now = Math.min(at, recording.last);
@@ -104,7 +105,7 @@ export function paths(g, box, recording, at, zoomed, colours, waiting = "") {
   const scale = fitted(all, zoomed ? Math.floor(0.6 * recording.last) : 0, {
     x: box.x + 12, y: box.y + 28, w: box.w - 24, h: box.h - 44,
   });
-  const stride = Math.max(1, Math.floor(recording.count / MOST));
+  const stride = Math.max(1, Math.floor(recording.count / MAX_POINTS));
   const order = all.map((_, i) => i).reverse(); // the usual start on top
   for (const i of order) {
     const { kind, x, y } = all[i];
@@ -142,7 +143,7 @@ function dot(g, [x, y], radius, fill, stroke) {
   g.stroke();
 }
 
-// A scale that shows all points from a step on, the same for both directions.
+// A scale that fits all points from step `from`, the same in both directions.
 function fitted(all, from, box) {
   let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
   for (const { x, y } of all) {
@@ -160,7 +161,7 @@ function fitted(all, from, box) {
 
 export const ROW = 13; // pixels of a strip
 
-// How right the answer is at each step, a strip for each start.
+// How much of the answer is right at each step, one strip per start.
 export function strips(g, box, recording, steps, at, colours) {
   const [left, wide] = [box.x + 74, box.w - 84];
   g.font = FONT;
@@ -169,7 +170,7 @@ export function strips(g, box, recording, steps, at, colours) {
     g.fillStyle = colourOf(kind, colours);
     g.textAlign = "right";
     g.textBaseline = "middle";
-    g.fillText(kind, left - 8, y + ROW / 2);
+    g.fillText(LABELS[kind], left - 8, y + ROW / 2);
     strip(g, { x: left, y: y + 1.5, w: wide, h: ROW - 3 }, recording, start, steps, colours);
   });
   marker(g, left + (wide * at) / Math.max(1, steps), box.y, box.y + recording.starts.length * ROW, colours);
@@ -179,7 +180,7 @@ export function strip(g, box, recording, start, steps, colours) {
   g.fillStyle = colours.raised;
   g.fillRect(box.x, box.y, box.w, box.h);
   const cells = Math.max(1, Math.min(steps + 1, Math.floor(box.w / 2)));
-  const edge = (cell) => box.x + Math.round((cell * box.w) / cells); // whole pixels, or seams show
+  const edge = (cell) => box.x + Math.round((cell * box.w) / cells); // whole pixels, to avoid seams
   for (let cell = 0; cell < cells; cell++) {
     const step = Math.min(steps, Math.round((cell * steps) / Math.max(1, cells - 1)));
     if (step >= recording.count) break;

@@ -1,17 +1,17 @@
-// Solves that were recorded: an exported page plays them, without a server, also from a disk.
+// Recorded solves, which an exported page plays without a server.
 
 import { bytes } from "./dom.js";
 
-const PACE = 30; // milliseconds between two packets, so that it looks like it did
+const PACE = 30; // milliseconds between two packets, as from a server
 
-// The same request, written the same way, whoever wrote it.
+// A request as text, whatever the order of its fields.
 function keyOf(value) {
   if (Array.isArray(value)) return `[${value.map(keyOf).join()}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value);
   return `{${Object.keys(value).sort().map((name) => `${name}:${keyOf(value[name])}`).join()}}`;
 }
 
-// Events that were written as JSON, compressed, and made a string.
+// Events from compressed JSON in base64.
 function unpacked(text) {
   const stream = new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).json();
@@ -19,7 +19,7 @@ function unpacked(text) {
 
 export class Recorded {
   constructor(index) {
-    this.views = index.views; // what was recorded: { task, nets, difficulty, seeds, starts, solvers, steps }
+    this.views = index.views; // of the recording: { task, nets, difficulty, seeds, starts, solvers, steps }
     this.files = new Map(index.recordings.map(({ request, file }) => [keyOf(request), file]));
     this.loaded = new Map();
     window.explorerRecording = (file, text) => this.loaded.get(file).resolve(unpacked(text));
@@ -38,14 +38,14 @@ export class Recorded {
     return seeds[(seeds.indexOf(seed) + 1) % seeds.length];
   }
 
-  // Recordings are scripts, because a page on a disk may load scripts and nothing else.
+  // Recordings are scripts, because a page on a disk can load nothing else.
   load(file) {
     if (!this.loaded.has(file)) {
       const promise = Promise.withResolvers();
       this.loaded.set(file, promise);
       const script = document.createElement("script");
       script.src = file;
-      script.onerror = () => promise.reject(new Error(`${file} is missing beside this page`));
+      script.onerror = () => promise.reject(new Error(`${file} is missing from this page`));
       document.head.append(script);
     }
     return this.loaded.get(file).promise;
@@ -55,7 +55,7 @@ export class Recorded {
     let over = false;
     const file = this.files.get(keyOf(request));
     if (!file) {
-      const reason = "This page is a recording, and this was not recorded; `equilibria explore` shows everything.";
+      const reason = "This view was not recorded. Run `equilibria explore` to see it.";
       queueMicrotask(() => over || handle({ event: "refused", status: 404, reason }));
       return () => (over = true);
     }

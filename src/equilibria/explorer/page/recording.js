@@ -1,4 +1,4 @@
-// The steps of a solve, kept compactly: numbers as float32, painted answers as bytes.
+// The steps of a solve: numbers as float32, answers as bytes.
 
 export class Recording {
   constructor(opened) {
@@ -8,13 +8,13 @@ export class Recording {
     this.places = opened.places;
     this.steps = opened.steps;
     this.solver = opened.solver;
-    this.count = 0; // steps that have arrived, the start included
+    this.count = 0; // steps that have arrived, including the start
     this.numbers = new Float32Array((opened.steps + 1) * this.width);
     this.painted = new Uint8Array((opened.steps + 1) * opened.places);
     this.done = null;
   }
 
-  // One packet: all numbers, then all painted answers.
+  // Add a packet: all numbers, then all answers.
   add({ first, count, data }) {
     const size = count * this.width;
     this.numbers.set(new Float32Array(data, 0, size), first * this.width);
@@ -26,7 +26,7 @@ export class Recording {
     return this.count - 1;
   }
 
-  // A column of a start at a step.
+  // The value of a column for a start at a step.
   at(step, column, start = 0) {
     return this.numbers[step * this.width + start * this.columns.length + this.columns.indexOf(column)];
   }
@@ -43,7 +43,7 @@ export class Recording {
     return this.painted.subarray(step * this.places, (step + 1) * this.places);
   }
 
-  // The step from which on the answer is right to the end, and those of the last time that it was, if it was lost.
+  // `since`: the step from which the answer stays right; else `lost`: the last range of steps in which it was right.
   rightness() {
     const right = this.series("right");
     let since = right.length;

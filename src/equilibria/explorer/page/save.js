@@ -1,4 +1,4 @@
-// The view as a file: a picture, a drawing, or its numbers.
+// Export the view: as PNG, SVG or JSON.
 
 import { $, say } from "./dom.js";
 import { toHash } from "./link.js";
@@ -8,7 +8,7 @@ import { SvgContext } from "./svg.js";
 import { colours } from "./theme.js";
 
 const [WIDE, GAP, BIG, SMALL] = [1360, 20, 400, 240];
-const SHARP = 2; // pixels of a picture for each of the drawing
+const SHARP = 2; // pixels of the PNG per pixel of the drawing
 
 function height(app) {
   const rows = Math.max(0, ...app.panes.map((pane) => pane.several?.starts.length ?? 0));
@@ -20,13 +20,14 @@ function label(g, text, x, y, font, colour) {
   g.fillText(text, x, y);
 }
 
-// Everything that can be seen of both nets at this step, on any drawing context.
+// Draw both nets at this step, on any drawing context.
 function drawn(g, app, high) {
   const palette = colours();
   const step = app.player.step;
   g.fillStyle = palette.panel;
   g.fillRect(0, 0, WIDE, high);
-  const start = state.start.kind === "noise" ? `noise x ${state.start.scale}` : state.start.kind;
+  const [{ text }] = $("start").selectedOptions;
+  const start = state.start.kind === "noise" ? `noise × ${state.start.scale}` : text;
   const task = app.nets.tasks[state.task];
   const what = `${task.title}, ${task.word.toLowerCase()} ${state.input.difficulty}, seed ${state.input.seed}; start: ${start}; ${state.solver}`;
   label(g, what, GAP, 30, "600 15px Inter, system-ui, sans-serif", palette.text);
@@ -122,10 +123,11 @@ export function attachSave(app) {
     try {
       await navigator.clipboard.writeText(address);
       $("share").textContent = "Copied";
+      say("Link copied");
     } catch {
-      $("share").textContent = "See the address bar";
+      $("share").textContent = "Link is in the address bar";
+      say("The browser did not allow copying. The link is in the address bar");
     }
-    say("The link to this view is in the address bar, and copied if the browser allows it");
     setTimeout(() => ($("share").textContent = "Copy link"), 1600);
   };
 }

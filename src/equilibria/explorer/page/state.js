@@ -1,4 +1,4 @@
-// What the page shows: one plain object, and who wants to know when it changes.
+// What the page shows: one plain object, and the listeners to its changes.
 
 export const SIDES = ["left", "right"];
 export const INPUT = { difficulty: 0, seed: 0, flips: [], begin: null, end: null, digit: null };
@@ -12,16 +12,16 @@ export const state = {
   solver: "picard",
   steps: 100,
   tol: 0,
-  others: 5, // -1: no diagnosis
+  restarts: 5, // from other inputs; -1: no diagnosis
   plane: "principal",
-  zoom: [false, false], // whether the ends of trajectories are seen from near
-  step: null, // where the player is to stand; null: it plays from the beginning
+  zoom: [false, false], // whether the limits are enlarged
+  step: null, // to show; null: play from the beginning
 };
 
 const listeners = [];
 export const onChange = (listener) => listeners.push(listener);
 
-// Change fields. `solve` says which panes have to think again: "all", a pane's number, or null.
+// Change fields. `solve` says which panes solve again: "all", a pane's number, or null.
 export function change(fields, solve = "all") {
   Object.assign(state, fields);
   for (const listener of listeners) listener(solve);
@@ -31,7 +31,7 @@ export function changeInput(fields) {
   change({ input: { ...state.input, ...fields }, step: null });
 }
 
-// A request for the server. Numbers that were not chosen are left out.
+// A request for the server, without the fields that were not chosen.
 export function request(pane, what) {
   const input = Object.fromEntries(
     Object.entries(state.input).filter(([, value]) => value !== null && !(Array.isArray(value) && !value.length)),
@@ -39,6 +39,6 @@ export function request(pane, what) {
   const start = { kind: state.start.kind };
   if (state.start.kind === "noise") start.scale = state.start.scale;
   if (["noise", "other", "attack"].includes(state.start.kind)) start.seed = state.start.seed;
-  const asked = { net: state.nets[pane], what, input, start, solver: state.solver, steps: state.steps, tol: state.tol };
-  return what === "think" ? asked : { ...asked, others: Math.max(0, state.others), noises: 2, plane: state.plane };
+  const fields = { net: state.nets[pane], what, input, start, solver: state.solver, steps: state.steps, tol: state.tol };
+  return what === "think" ? fields : { ...fields, restarts: Math.max(0, state.restarts), noises: 2, plane: state.plane };
 }

@@ -1,4 +1,4 @@
-// A drawing context that writes SVG: as much of a canvas's as the drawings of this page use.
+// A drawing context that writes SVG: the part of the canvas interface that this page uses.
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 const n = (value) => String(Math.round(value * 100) / 100);

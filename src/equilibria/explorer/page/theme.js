@@ -1,4 +1,4 @@
-// Dark and light: as the system has it, until somebody chooses.
+// Dark and light theme: that of the system, until the user chooses.
 
 const NAMES = ["back", "panel", "raised", "line", "text", "soft", "faint", "wall", "open", "good", "bad", "mid", "left",
   "right", "begin", "end", "noise", "this", "swapped"];
@@ -22,7 +22,7 @@ export function toggleTheme() {
 
 export const onTheme = (listener) => listeners.push(listener);
 
-// The colours that drawings use, by name.
+// The colours of the drawings, by name.
 export function colours() {
   if (!known) {
     const style = getComputedStyle(document.documentElement);
@@ -41,7 +41,7 @@ export function mixed(one, other, share) {
   return `#${mix.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
 
-// How bright a colour is, as contrasts are reckoned (WCAG).
+// The relative luminance of a colour (WCAG).
 function luminance(colour) {
   const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
   const [red, green, blue] = parts(colour).map((part) => linear(part / 255));
@@ -53,10 +53,10 @@ function contrast(one, other) {
   return (high + 0.05) / (low + 0.05);
 }
 
-// Black or white: what can be read better on a colour.
+// Black or white, whichever contrasts more with a colour.
 export const readableOn = (colour) => (contrast(colour, "#000000") > contrast(colour, "#ffffff") ? "#000000" : "#ffffff");
 
-// From all wrong over half right to right.
+// The colour of an answer: from all wrong, through half right, to right.
 export function ofShare(share, right) {
   const { bad, mid, good, panel } = colours();
   if (!Number.isFinite(share)) return mixed(panel, mid, 0.3);

@@ -1,4 +1,4 @@
-// The way to the server: one socket for all solves of this page.
+// The connection to the server: one WebSocket for all solves of this page.
 
 const FRAMES = 1;
 const HEAD = 16; // bytes before the frames of a binary message
@@ -19,7 +19,7 @@ export class Socket {
     this.socket = new WebSocket(address);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => {
-      // What was asked for while the connection was lost is asked for again, with everything else.
+      // After a lost connection the page sends all its requests again, so these would be sent twice.
       const waiting = this.waiting.splice(0);
       if (!this.lost) for (const message of waiting) this.socket.send(message);
       this.onState(true);
@@ -28,9 +28,9 @@ export class Socket {
     this.socket.onclose = () => {
       this.lost = true;
       this.onState(false);
-      const gone = [...this.streams.values()];
+      const handlers = [...this.streams.values()];
       this.streams.clear();
-      for (const handle of gone) handle({ event: "refused", status: 0, reason: "the connection to the server was lost" });
+      for (const handle of handlers) handle({ event: "refused", status: 0, reason: "The connection to the server was lost." });
       setTimeout(() => this.connect(), RETRY);
     };
   }
@@ -41,7 +41,7 @@ export class Socket {
     else this.waiting.push(text);
   }
 
-  // Begin a solve; `handle` gets its events. Returns what ends it.
+  // Start a solve; `handle` receives its events. Returns a function that cancels it.
   open(request, handle) {
     const id = ++this.number;
     this.streams.set(id, handle);

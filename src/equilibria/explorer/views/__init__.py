@@ -1,10 +1,10 @@
-"""How tasks are shown. To show another: a `View`, a line here, and a drawing in `page/views`."""
+"""How tasks are shown. To add one: a `View`, a line here, and a drawing in `page/views`."""
 
 from equilibria.explorer.views.bits import Bits
 from equilibria.explorer.views.digit import Digit
 from equilibria.explorer.views.maze import Maze
 from equilibria.explorer.views.numbers import Edges, Matrix
-from equilibria.explorer.views.view import Input, Instance, View, judged
+from equilibria.explorer.views.view import DrawnInput, View, judge
 
 VIEWS: dict[str, View] = {  # by the task's name in TASKS
     "prefix_sum": Bits(),
@@ -14,4 +14,4 @@ VIEWS: dict[str, View] = {  # by the task's name in TASKS
     "edge_copy": Edges(),
 }
 
-__all__ = ["VIEWS", "Input", "Instance", "View", "judged"]
+__all__ = ["VIEWS", "DrawnInput", "View", "judge"]

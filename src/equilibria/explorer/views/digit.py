@@ -1,4 +1,4 @@
-"""Blurry digits: one to choose, and the probabilities of the ten classes."""
+"""Blurry digits: a digit to choose, and the probabilities of the ten classes."""
 
 from functools import cache
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.view import Input, Instance, View, text
+from equilibria.explorer.requests import Input, Refused
+from equilibria.explorer.views.view import DrawnInput, View, to_base64
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.blurry_mnist import MEAN, SPREAD, blurred
 from equilibria.tasks.digits import Digits, load_digits
@@ -22,7 +22,7 @@ class Digit(View):
     stride = 0.5
     edits = "Choose a digit and its blur."
 
-    def instance(self, task: Task, wanted: Input) -> Instance:
+    def instance(self, task: Task, wanted: Input) -> DrawnInput:
         folder: Any = getattr(task, "folder", None)
         try:
             digits = _digits(folder)
@@ -31,25 +31,30 @@ class Digit(View):
         candidates = torch.arange(len(digits.test_labels))
         if wanted.digit is not None:
             if not 0 <= wanted.digit <= 9:
-                raise Refused(422, f"a digit is from 0 to 9, got {wanted.digit}")
+                raise Refused(422, f"digit must be from 0 to 9, got {wanted.digit}")
             candidates = (digits.test_labels == wanted.digit).nonzero()[:, 0]
-        luck = torch.randint(len(candidates), (1,), generator=torch.Generator().manual_seed(wanted.seed))
-        index = candidates[luck]  # (1,)
+        chosen = torch.randint(len(candidates), (1,), generator=torch.Generator().manual_seed(wanted.seed))
+        index = candidates[chosen]  # (1,)
         sharp = digits.test_images[index] / 255
         image = blurred(sharp, wanted.difficulty)
         x = ((image - MEAN) / SPREAD).flatten(1)
         y = digits.test_labels[index].long()
-        shown = 255 * image[0] / image.max().clamp(min=1e-6)  # or the most blurred would be too pale to see
-        drawing = {"side": 28, "picture": text(shown), "sharp": text(digits.test_images[index]), "label": y.item()}
-        return Instance(Batch(x, y, wanted.difficulty), drawing)
+        shown = 255 * image[0] / image.max().clamp(min=1e-6)  # brightened, so that a strong blur stays visible
+        drawing = {
+            "side": 28,
+            "picture": to_base64(shown),
+            "sharp": to_base64(digits.test_images[index]),
+            "label": y.item(),
+        }
+        return DrawnInput(Batch(x, y, wanted.difficulty), drawing)
 
-    def places(self, instance: Instance) -> int:
+    def places(self, instance: DrawnInput) -> int:
         return 10
 
-    def painted(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return (255 * prediction.softmax(1).nan_to_num(0)).round().to(torch.uint8)
 
-    def share(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """The probability of the right digit."""
         return prediction.softmax(1)[:, instance.drawing["label"]]
 

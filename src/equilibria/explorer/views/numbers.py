@@ -5,48 +5,47 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from equilibria.explorer.limits import Refused
+from equilibria.explorer.requests import Input, Refused
 from equilibria.explorer.views.view import (
-    Input,
-    Instance,
+    DrawnInput,
     View,
     as_levels,
+    checked_flips,
     constant_error,
-    flipped_places,
-    sampled,
-    text,
+    sample,
+    to_base64,
 )
 from equilibria.tasks import Batch, Task
 
-ROOM = 1.1  # numbers up to this times the largest of the target can be told apart
+HEADROOM = 1.1  # colours reach up to this times the largest number of the target
 
 
 class Numbers(View):
     drawing = "numbers"
 
-    def instance(self, task: Task, wanted: Input) -> Instance:
-        batch = sampled(task, wanted.difficulty, wanted.seed)
+    def instance(self, task: Task, wanted: Input) -> DrawnInput:
+        batch = sample(task, wanted.difficulty, wanted.seed)
         batch = self.flipped(batch, wanted) if wanted.flips else batch
         x, y = (values.double().reshape(-1) for values in (batch.x, batch.y))
-        inside, scale = x.abs().max().item(), ROOM * y.abs().max().item()
-        drawing = {"side": round(len(x) ** 0.5), "values": text(as_levels(x, inside)), "inside": inside}
-        drawing |= {"target": text(as_levels(y, scale)), "scale": scale}
-        found = Instance(batch, drawing)
+        inside, scale = x.abs().max().item(), HEADROOM * y.abs().max().item()
+        drawing = {"side": round(len(x) ** 0.5), "values": to_base64(as_levels(x, inside)), "inside": inside}
+        drawing |= {"target": to_base64(as_levels(y, scale)), "scale": scale}
+        found = DrawnInput(batch, drawing)
         found.drawing["constant"] = constant_error(task, found)
         return found
 
     @abstractmethod
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
-        """With some signs changed."""
+        """The batch with the signs of `wanted.flips` changed."""
 
-    def places(self, instance: Instance) -> int:
+    def places(self, instance: DrawnInput) -> int:
         return instance.batch.y.numel()
 
-    def painted(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return as_levels(prediction.flatten(1), instance.drawing["scale"])
 
-    def share(self, prediction: Tensor, instance: Instance) -> Tensor:
-        """How much of the best constant's error is gone."""
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
+        """The share of the best constant's error that the answer removes."""
         error = (prediction.flatten(1) - instance.batch.y.flatten(1)).square().mean(1)
         return (1 - error / instance.drawing["constant"]).clamp(0, 1)
 
@@ -56,18 +55,18 @@ class Matrix(Numbers):
     word, unit = "c", "smaller is harder"
     lowest, highest, first = 0.01, 10.0, 0.5
     stride = 0.1
-    edits = "Click an element to change its sign, and that of its mirror image."
+    edits = "Click an element to change its sign and that of its mirror image."
 
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
         a = batch.x[0].double().clone()
         side = len(a)
-        for place in flipped_places(wanted, a.numel()):
+        for place in checked_flips(wanted, a.numel()):
             row, column = divmod(place, side)
             if row == column:
-                raise Refused(422, "an element of the diagonal must stay positive; change another")
+                raise Refused(422, "an element of the diagonal must stay positive; change another one")
             a[row, column], a[column, row] = -a[row, column], -a[column, row]
         if torch.linalg.eigvalsh(a)[0] <= 1e-9 * a.diagonal().sum():
-            raise Refused(422, "with these signs the matrix is not positive definite, so it is no input of this task")
+            raise Refused(422, "with these signs the matrix is not positive definite; undo the last change")
         return Batch(a.to(batch.x.dtype)[None], torch.linalg.inv(a).to(batch.y.dtype)[None], batch.difficulty)
 
 
@@ -79,5 +78,5 @@ class Edges(Numbers):
 
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
         edges = batch.x.clone()
-        edges.view(-1)[flipped_places(wanted, edges.numel())] *= -1
+        edges.view(-1)[checked_flips(wanted, edges.numel())] *= -1
         return Batch(edges, edges, batch.difficulty)

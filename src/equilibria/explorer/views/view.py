@@ -1,40 +1,27 @@
-"""How a task is shown: what its inputs look like, how they are changed by hand, and how answers are painted."""
+"""How a task is shown: its inputs, the edits that a user can make, and its answers as bytes that the page colours."""
 
 import base64
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from equilibria.explorer.limits import Refused
+from equilibria.explorer.requests import Input, Refused, is_number
 from equilibria.tasks import Batch, Task
 
-SAMPLES = 64  # instances that are kept
-CLOSE = 0.1  # an answer made of numbers is right if its error is at most this share of the best constant's
+CACHED_SAMPLES = 64
+CLOSE = 0.1  # a numerical answer is right if its error is at most this share of the best constant's
 
 
-@dataclass(frozen=True)
-class Input:
-    """An input as a page describes it: an instance by its seed, and what was changed by hand."""
-
-    difficulty: Any
-    seed: int = 0
-    flips: tuple[int, ...] = ()  # places that were toggled
-    begin: int | None = None  # of a maze: where the way starts and ends, if these were moved
-    end: int | None = None
-    digit: int | None = None  # which digit to take
-
-
-class Instance(NamedTuple):
-    """An input that can be solved, and how to draw it."""
+class DrawnInput(NamedTuple):
+    """An input to solve, and how to draw it."""
 
     batch: Batch  # of one
-    drawing: dict[str, Any]  # for the page
-    note: str = ""  # what has to be said of it
-    judged: bool = True  # whether there is one right answer
+    drawing: dict[str, Any]  # the JSON that the page receives
+    note: str = ""  # a remark for the user
+    judged: bool = True  # whether exactly one answer is right
 
 
 class View(ABC):
@@ -42,54 +29,57 @@ class View(ABC):
 
     drawing: ClassVar[str]  # the page's module
     title: ClassVar[str]
-    word: ClassVar[str]  # for the difficulty
-    unit: ClassVar[str]  # of it
+    word: ClassVar[str]  # the name of the difficulty
+    unit: ClassVar[str]  # of the difficulty
     lowest: ClassVar[float]
-    highest: ClassVar[float]  # difficulties beyond it are refused
+    highest: ClassVar[float]  # larger difficulties are refused
     stride: ClassVar[float] = 1.0  # between two difficulties
     first: ClassVar[Any]  # the difficulty that a page opens with
-    seed: ClassVar[int] = 0  # and the instance of it
-    edits: ClassVar[str] = ""  # what a click does
+    seed: ClassVar[int] = 0  # of the input that a page opens with
+    edits: ClassVar[str] = ""  # how to edit an input
 
-    def checked(self, task: Task, wanted: Input) -> None:
-        """Refuse what cannot or must not be made."""
+    def data(self) -> dict[str, Any]:
+        """The JSON that the page receives."""
+        names = ("title", "drawing", "word", "unit", "lowest", "highest", "stride", "first", "seed", "edits")
+        return {name: getattr(self, name) for name in names}
+
+    def check(self, task: Task, wanted: Input) -> None:
+        """Raise `Refused` if the task has no such input, or if it is too large."""
         difficulty = wanted.difficulty
-        if isinstance(difficulty, bool) or not isinstance(difficulty, int | float):
-            raise Refused(422, f"difficulty must be a number, got {difficulty!r}")
-        if not self.lowest <= difficulty <= self.highest:
+        if not is_number(difficulty) or not self.lowest <= difficulty <= self.highest:
             raise Refused(
                 422,
-                f"difficulty must be from {self.lowest:g} to {self.highest:g} ({self.unit}), got {difficulty:g}; "
-                "larger ones are for `equilibria evaluate`",
+                f"difficulty must be a number from {self.lowest:g} to {self.highest:g} ({self.unit}), got "
+                f"{repr(difficulty)[:80]}; use `equilibria evaluate` for larger ones",
             )
         if reason := task.refuses(difficulty):
             raise Refused(422, f"{self.title}: {reason}, got {difficulty:g}")
 
     @abstractmethod
-    def instance(self, task: Task, wanted: Input) -> Instance:
-        """The input that is wanted."""
+    def instance(self, task: Task, wanted: Input) -> DrawnInput:
+        """The input that a page describes."""
 
     @abstractmethod
-    def places(self, instance: Instance) -> int:
-        """How many bytes a painted answer has."""
+    def places(self, instance: DrawnInput) -> int:
+        """The number of bytes of an answer."""
 
     @abstractmethod
-    def painted(self, prediction: Tensor, instance: Instance) -> Tensor:
+    def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """Answers as bytes: (rows, ...) -> (rows, places) uint8."""
 
     @abstractmethod
-    def share(self, prediction: Tensor, instance: Instance) -> Tensor:
-        """How much of each answer is right: (rows,), 1 if all of it is."""
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
+        """How much of each answer is right: (rows,), from 0 to 1."""
 
 
-@lru_cache(maxsize=SAMPLES)
-def sampled(task: Task, difficulty: Any, seed: int) -> Batch:
-    """The instance of this seed. Kept, because every edit begins with it, and large mazes take a while to be carved."""
+@lru_cache(maxsize=CACHED_SAMPLES)
+def sample(task: Task, difficulty: Any, seed: int) -> Batch:
+    """The instance of this seed. Cached, because every edit starts from it, and a large maze takes long to generate."""
     return task.sample(1, difficulty, torch.Generator().manual_seed(seed))
 
 
-def judged(task: Task, prediction: Tensor, instance: Instance) -> tuple[Tensor, Tensor]:
-    """Score and whether that is right, (rows,) each; NaN and false where there is no one right answer."""
+def judge(task: Task, prediction: Tensor, instance: DrawnInput) -> tuple[Tensor, Tensor]:
+    """Scores, and whether each is right, (rows,) each; NaN and false for an input that is not judged."""
     rows = len(prediction)
     x, y, difficulty = instance.batch
     many = Batch(x.expand(rows, *x.shape[1:]), y.expand(rows, *y.shape[1:]), difficulty)
@@ -101,31 +91,31 @@ def judged(task: Task, prediction: Tensor, instance: Instance) -> tuple[Tensor, 
     return score, score <= CLOSE * constant_error(task, instance)
 
 
-def constant_error(task: Task, instance: Instance) -> float:
-    """The error of the best constant, for this input."""
+def constant_error(task: Task, instance: DrawnInput) -> float:
+    """The error of the best constant answer to this input."""
     return task.score(task.constant(instance.batch), instance.batch).item()
 
 
-def with_doubt(probability: Tensor, wrong: Tensor) -> Tensor:
-    """Seven bits of a probability, and one that says that it is wrong: (rows, places) uint8."""
+def with_error_bit(probability: Tensor, wrong: Tensor) -> Tensor:
+    """Seven bits of a probability and one bit that marks an error: (rows, places) uint8."""
     seven = (127 * probability.nan_to_num(0, 0, 0).clamp(0, 1)).round().to(torch.uint8)
     return seven | (wrong.to(torch.uint8) << 7)
 
 
 def as_levels(values: Tensor, scale: float) -> Tensor:
-    """Numbers in [-scale, scale] as 1 .. 255, what is beyond at the ends; 0 is what is not finite."""
+    """Numbers in [-scale, scale] as 1 .. 255, clamped; 0 marks what is not finite."""
     levels = 128 + (127 * (values / scale).clamp(-1, 1)).nan_to_num(0).round()
     return torch.where(values.isfinite(), levels, 0).to(torch.uint8)
 
 
-def text(data: Tensor) -> str:
-    """Bytes for the page, as base64."""
+def to_base64(data: Tensor) -> str:
+    """Bytes as text for the page."""
     return base64.b64encode(data.contiguous().to(torch.uint8).numpy().tobytes()).decode()
 
 
-def flipped_places(wanted: Input, places: int) -> list[int]:
-    """The places that were toggled, checked."""
+def checked_flips(wanted: Input, places: int) -> list[int]:
+    """The places that were toggled; raises `Refused` if one does not exist."""
     for place in wanted.flips:
         if not 0 <= place < places:
-            raise Refused(422, f"place {place} does not exist; there are {places}")
+            raise Refused(422, f"place {place} does not exist; places go from 0 to {places - 1}")
     return list(wanted.flips)

@@ -1,59 +1,99 @@
-"""The accounts of a report: what everything cost, and with what it was made."""
+"""The cost of a reproduction, and the versions and machines it was made with."""
 
+import os
+import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
-from equilibria.diagnostics.doctor.page import Html, table
-from equilibria.reproduction.engine.costs import Cost, Net, by_task, cost
+from equilibria.reproduction.engine.figure import FigureNet, Planned
 from equilibria.reproduction.engine.store import Block, Store
 from equilibria.reproduction.measures.profile import SEED
 
+PACKAGES = ("equilibria", "torch", "numpy", "scipy", "matplotlib")
 UNKNOWN = "not recorded"
 
 
-def cost_section(studies: Mapping[str, tuple[Sequence[Net], Sequence[Block]]]) -> str:
-    """In all, by study and by task."""
-    nets = [net for behind, _ in studies.values() for net in behind]
-    blocks = [block for _, measured in studies.values() for block in measured]
-    whole, tasks = cost(nets, blocks), by_task(nets, blocks)
-    rows = [(link(f"#{name}", name), *_cells(cost(*behind))) for name, behind in studies.items()]
-    rows.append((Html("<b>all, shared nets once</b>"), *_cells(whole)))
-    headings = ("study", "nets", "training", "measurements", "measuring", "cell evaluations")
-    return (
-        f"<section id='cost'><h2>What it cost</h2><p>{escape(_dominating(whole, tasks))}</p>{table(headings, rows)}"
-        "<p>By task:</p>"
-        + table(("task", *headings[1:]), [(task, *_cells(one)) for task, one in tasks.items()])
-        + "<p class='where'>Core-minutes: seconds of training times threads (training_seconds and threads in the "
-        "summary.json of every net), which are those of a clock, so that other work on the machine counts, and CPU "
-        "seconds of measuring, on one core each (seconds in rows.json). Cell evaluations are those of training, "
-        "counted per example.</p></section>"
+@dataclass(frozen=True)
+class TrainedNet:
+    """A trained net of a figure."""
+
+    net: FigureNet
+    folder: str  # relative to that of the scale
+    summary: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.net.id
+
+    @property
+    def core_seconds(self) -> float:
+        return self.summary["training_seconds"] * self.summary.get("threads", 1)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of some nets and measurements."""
+
+    nets: int
+    training: float  # core-seconds
+    measurements: int
+    measuring: float  # core-seconds; a measurement uses one core
+    evaluations: int  # of the cell in training, counted per example
+
+    @property
+    def total(self) -> float:
+        return self.training + self.measuring
+
+
+def trained_nets(store: Store, plan: Iterable[Planned]) -> list[TrainedNet]:
+    """The trained nets of a plan, each once."""
+    nets = {planned.net.id: planned.net for planned in plan}
+    runs = [(net, store.run(net.recipe)) for net in nets.values()]
+    return [
+        TrainedNet(net, Path(os.path.relpath(run.folder, store.folder)).as_posix(), run.summary)
+        for net, run in runs
+        if run.finished
+    ]
+
+
+def cost(nets: Iterable[TrainedNet], blocks: Iterable[Block]) -> Cost:
+    """The total cost; nets and measurements that several figures share are counted once."""
+    nets = {net.id: net for net in nets}.values()
+    blocks = {block.key: block for block in blocks}.values()
+    return Cost(
+        len(nets),
+        sum(net.core_seconds for net in nets),
+        len(blocks),
+        sum(block.seconds for block in blocks),
+        sum(net.summary["cell_evaluations"] for net in nets),
     )
 
 
-def _dominating(whole: Cost, tasks: dict[str, Cost]) -> str:
-    if not whole.total:
-        return "Nothing that could be measured."
-    task, most = next(iter(tasks.items()))
-    return (
-        f"{minutes(whole.total)} core-minutes in all, {minutes(whole.training)} of training and "
-        f"{minutes(whole.measuring)} of measuring; {whole.evaluations:,} evaluations of cells in training. What "
-        f"dominates: {task}, with {most.total / whole.total:.0%} ({minutes(most.training)} of training its "
-        f"{most.nets} nets, {minutes(most.measuring)} of measuring them)."
-    )
+def cost_by_task(nets: Sequence[TrainedNet], blocks: Sequence[Block]) -> dict[str, Cost]:
+    """The cost of each task, the most expensive first."""
+    tasks = {net.id: net.net.task for net in nets}
+    costs = {
+        task: cost(
+            [net for net in nets if net.net.task == task], [block for block in blocks if tasks.get(block.net) == task]
+        )
+        for task in dict.fromkeys(tasks.values())
+    }
+    return dict(sorted(costs.items(), key=lambda one: -one[1].total))
 
 
-def provenance_section(store: Store, nets: Sequence[Net]) -> str:
-    """Seeds, versions, machines."""
-    nets = list({net.id: net for net in nets}.values())
-    seeds = sorted({net.member.recipe.seed for net in nets})
+def provenance(store: Store, nets: Iterable[TrainedNet]) -> list[tuple[str, str]]:
+    """Seeds, versions and machines, as (what, value)."""
+    nets = {net.id: net for net in nets}.values()
     machines = [net.summary.get("machine", {}) for net in nets]
     facts = [
-        ("seeds of the trainings", ", ".join(map(str, seeds))),
-        ("seed of the measured instances", str(SEED)),
-        ("torch that trained the nets", _counted(net.summary.get("torch", UNKNOWN) for net in nets)),
-        ("threads of a training", _counted(net.summary.get("threads", UNKNOWN) for net in nets)),
+        ("training seeds", ", ".join(map(str, sorted({net.net.recipe.seed for net in nets})))),
+        ("seed of the test examples", str(SEED)),
+        ("torch version in training", _counted(net.summary.get("torch", UNKNOWN) for net in nets)),
+        ("threads in training", _counted(net.summary.get("threads", UNKNOWN) for net in nets)),
         ("device", _counted(machine.get("device", UNKNOWN) for machine in machines)),
         ("precision", _counted(machine.get("precision", UNKNOWN) for machine in machines)),
     ]
@@ -61,36 +101,36 @@ def provenance_section(store: Store, nets: Sequence[Net]) -> str:
     for i, one in enumerate(environments, start=1):
         which = f" ({i})" if len(environments) > 1 else ""
         facts += [(f"{name}{which}", str(value)) for name, value in one.items()]
-    return (
-        "<section id='provenance'><h2>Nets, seeds, versions, machine</h2><p>Every block of rows.json names its net "
-        "(the id of its recipe), the SHA-256 of the weights that it was measured from, and the settings of its "
-        "measure. The folder of a net holds its recipe, its metrics, its weights and its summary. What the "
-        "summaries of the nets and environment.json tell:</p>"
-        f"{table(('what', 'value'), facts)}</section>"
-    )
+    return facts
 
 
-def link(target: str, text: str) -> Html:
-    """A part of the page, or a file beside it."""
-    return Html(f'<a href="{escape(target, quote=True)}">{escape(text)}</a>')
+def environment() -> dict[str, Any]:
+    """The versions and the processor of this process, as plain data."""
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
 
 
-def _cells(one: Cost) -> tuple[str, ...]:
-    return (
-        str(one.nets),
-        minutes(one.training),
-        str(one.measurements),
-        minutes(one.measuring),
-        f"{one.evaluations:,}",
-    )
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    for line in listing.read_text().splitlines() if listing.is_file() else ():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()
 
 
-def minutes(seconds: float) -> str:
-    """For people; of few, with a decimal."""
-    number = seconds / 60
-    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}"
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # imported from its source without being installed
+        return "not installed"
 
 
-def _counted(things: Iterable[Any]) -> str:
-    counts = Counter(map(str, things)).most_common()
-    return counts[0][0] if len(counts) == 1 else ", ".join(f"{thing} ({count} nets)" for thing, count in counts)
+def _counted(values: Iterable[Any]) -> str:
+    counts = Counter(map(str, values)).most_common()
+    return counts[0][0] if len(counts) == 1 else ", ".join(f"{value} ({count} nets)" for value, count in counts)

@@ -1,4 +1,4 @@
-// Bits, and the parity that a net says at each of them.
+// Bits, and the parity that a net answers at each of them.
 
 import { bytes } from "../dom.js";
 import { mixed, parts, readableOn } from "../theme.js";
@@ -7,7 +7,7 @@ export function prepared(drawing) {
   return { bits: bytes(drawing.bits), target: bytes(drawing.target) };
 }
 
-// Rows of equal length, nearly as many as there are in a row, a power of two where that is possible.
+// The length of a row: a power of two, so that the rows form a square or nearly one.
 export function columns({ bits }) {
   const wide = 2 ** Math.ceil(Math.log2(Math.sqrt(bits.length)));
   return Math.max(1, Math.min(bits.length, wide));
@@ -29,7 +29,7 @@ export function draw(g, box, input, answer, colours, cursor) {
   for (let i = 0; i < input.bits.length; i++) {
     const [x, y] = [left + (i % across) * size + gap, top + Math.floor(i / across) * size + gap];
     const side = size - 2 * gap;
-    const head = side * 0.3; // the input stands above the answer
+    const head = side * 0.3; // the input is above the answer
     const above = input.bits[i] ? colours.text : mixed(colours.open, colours.soft, 0.15);
     g.fillStyle = above;
     g.fillRect(x, y, side, head);
@@ -60,7 +60,7 @@ export function draw(g, box, input, answer, colours, cursor) {
   }
 }
 
-// The colour of an answer's place in the picture of all answers: [red, green, blue].
+// The colour of a bit in the picture of all answers: [red, green, blue].
 export function pixel(value, colours) {
   const base = value >> 7 ? colours.bad : colours.good;
   const colour = (value & 127) > 63 ? base : mixed(base, colours.wall, 0.62);
@@ -79,9 +79,9 @@ export const grip = () => "flip";
 export const drawsTo = (input, place) => 1 - input.bits[place];
 export const valueAt = (input, place) => input.bits[place];
 export const mayFlip = () => true;
-export const described = (input, place) => `bit ${place + 1} is ${input.bits[place]}, the parity there is ${input.target[place]}`;
+export const described = (input, place) => `bit ${place + 1} is ${input.bits[place]}, its prefix parity is ${input.target[place]}`;
 
-export function said(input, answer) {
+export function summary(input, answer) {
   const wrong = answer.reduce((sum, value) => sum + (value >> 7), 0);
   return { text: `${answer.length - wrong} of ${answer.length} bits right`, wrong };
 }

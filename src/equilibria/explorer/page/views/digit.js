@@ -25,8 +25,8 @@ export function draw(g, box, input, answer, colours) {
   g.textAlign = "left";
   g.textBaseline = "alphabetic";
   g.font = "12px system-ui, sans-serif";
-  g.fillText(`a ${input.label}, before the blur`, left + size + box.w * 0.04, top + size - small - 8);
-  g.fillText("what the net sees", left, top + size + 17);
+  g.fillText(`before the blur: ${input.label}`, left + size + box.w * 0.04, top + size - small - 8);
+  g.fillText("input of the net", left, top + size + 17);
 
   const [base, high] = [box.y + box.h * 0.93, box.h * 0.28];
   const wide = (box.w * 0.92) / 10;
@@ -54,7 +54,7 @@ export const columns = () => 10;
 export const places = () => 0;
 export const described = (input) => `a ${input.label}`;
 
-export function said(input, answer) {
+export function summary(input, answer) {
   const best = answer.indexOf(Math.max(...answer));
-  return { text: `says ${best} with ${Math.round((100 * answer[best]) / 255)} %`, wrong: best === input.label ? 0 : 1 };
+  return { text: `${best} with probability ${Math.round((100 * answer[best]) / 255)}%`, wrong: best === input.label ? 0 : 1 };
 }

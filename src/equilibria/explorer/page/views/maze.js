@@ -1,10 +1,10 @@
-// A maze, and the way that a net marks in it.
+// A maze, and the path that a net marks in it.
 
 import { bytes } from "../dom.js";
 import { mixed } from "../theme.js";
 
 export function prepared(drawing) {
-  return { ...drawing, open: bytes(drawing.open), way: new Set(drawing.path) };
+  return { ...drawing, open: bytes(drawing.open) };
 }
 
 function laidOut({ side }, box) {
@@ -18,7 +18,7 @@ export function draw(g, box, input, answer, colours, cursor) {
   const at = (place) => [left + (place % side) * size, top + Math.floor(place / side) * size];
   const fill = (place, colour, shrink = 0) => {
     const [x, y] = at(place);
-    // From whole pixel to whole pixel, or seams show between the places.
+    // Whole pixels, to avoid seams between the places.
     const [x0, y0, x1, y1] = [x, y, x + size, y + size].map(Math.round);
     g.fillStyle = colour;
     g.fillRect(x0 + shrink, y0 + shrink, x1 - x0 - 2 * shrink, y1 - y0 - 2 * shrink);
@@ -29,10 +29,10 @@ export function draw(g, box, input, answer, colours, cursor) {
     if (!open[place]) continue;
     fill(place, colours.open);
     if (!answer) continue;
-    const [said, wrong] = [(answer[place] & 127) / 127, answer[place] >> 7];
-    if (said > 0.04) fill(place, mixed(colours.open, wrong ? colours.bad : colours.good, Math.min(1, 0.1 + 0.9 * said)));
-    // What is missing from the way is a small mark: the net says nothing here, and should.
-    if (wrong && said <= 0.5) fill(place, colours.bad, size * 0.36);
+    const [marked, wrong] = [(answer[place] & 127) / 127, answer[place] >> 7];
+    if (marked > 0.04) fill(place, mixed(colours.open, wrong ? colours.bad : colours.good, Math.min(1, 0.1 + 0.9 * marked)));
+    // A small mark: the path goes through here, but the net does not mark it.
+    if (wrong && marked <= 0.5) fill(place, colours.bad, size * 0.36);
   }
   for (const [place, colour] of [[input.begin, colours.begin], [input.end, colours.end]]) {
     const [x, y] = at(place);
@@ -67,7 +67,7 @@ const inside = ({ side }, place) => {
   return row > 0 && column > 0 && row < side - 1 && column < side - 1;
 };
 
-// What a pointer that goes down here is about to do: move the start or the end, or draw.
+// What a pointer that goes down here does: move the start or the end, or draw walls.
 export function grip(input, place) {
   if (place === input.begin) return "begin";
   if (place === input.end) return "end";
@@ -85,11 +85,11 @@ export function described(input, place) {
   return `${what}, ${where}`;
 }
 
-export function said(input, answer) {
+export function summary(input, answer) {
   let [marked, wrong] = [0, 0];
   for (let i = 0; i < answer.length; i++) {
     if (input.open[i] && (answer[i] & 127) > 63) marked++;
     wrong += answer[i] >> 7;
   }
-  return { text: `${marked} places marked as the way`, wrong };
+  return { text: `${marked} places marked as path`, wrong };
 }

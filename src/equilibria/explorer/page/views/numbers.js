@@ -1,4 +1,4 @@
-// Tables of numbers as heat maps: what goes in, what comes out, what should come out, and the difference.
+// Tables of numbers as heat maps: the input, the answer, the target, and the error.
 
 import { bytes, short } from "../dom.js";
 import { mixed } from "../theme.js";
@@ -26,8 +26,8 @@ export function draw(g, box, input, answer, colours, cursor) {
   const maps = [
     ["input", (i) => heat(input.values[i], colours)],
     ["answer", (i) => (answer ? heat(answer[i], colours) : colours.open)],
-    ["what is right", (i) => heat(input.target[i], colours)],
-    ["how far off", (i) => {
+    ["target", (i) => heat(input.target[i], colours)],
+    ["error", (i) => {
       const off = answer ? Math.min(1, Math.abs(answer[i] - input.target[i]) / 64) : 0;
       return answer && answer[i] === 0 ? colours.bad : mixed(colours.open, colours.bad, off);
     }],
@@ -67,4 +67,4 @@ export const valueAt = (input, place) => (input.values[place] > 128 ? 1 : 0);
 export const mayFlip = () => true;
 export const described = (input, place) =>
   `row ${Math.floor(place / input.side) + 1}, column ${(place % input.side) + 1}: ${short(value(input, place))}`;
-export const said = (input, answer, score) => ({ text: `mean squared error ${short(score)}`, wrong: 0 });
+export const summary = (input, answer, score) => ({ text: `mean squared error ${short(score)}`, wrong: 0 });

@@ -1,7 +1,7 @@
-"""Carving mazes, a whole batch at a time: every step moves the walker of each maze by one cell.
+"""Carve mazes, a whole batch at a time: every step moves the walker of each maze by one cell.
 
-A maze is n x n cells. Positions are flat indices into a grid with a border of one cell, so that neighbours
-are at fixed offsets and the border needs no special case.
+A maze has n x n cells. Positions are flat indices into a grid with a border of one cell, so that neighbours are at
+fixed offsets and the border needs no special case.
 """
 
 from typing import NamedTuple
@@ -10,31 +10,31 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-LUCK = 256  # moves whose random numbers are drawn at once
-UNSEEN = -1
+DRAW_AT_ONCE = 256  # moves whose random numbers are drawn together
+UNVISITED = -1
 
 
 def depth_first(root: Tensor, n: int, rng: torch.Generator) -> Tensor:
     """Random depth-first trees: (batch,) positions of the roots -> parent of every position, (batch, (n + 2)^2).
 
-    A tree of n^2 cells takes 2 (n^2 - 1) moves, forward to a new cell or back to a parent, so that all
-    walkers of a batch finish together. The root is its own parent.
+    A tree of n^2 cells takes 2 (n^2 - 1) moves, forward to a new cell or back to a parent, so all walkers of a
+    batch finish together. The root is its own parent.
     """
     batch, side = len(root), n + 2
     offsets = torch.tensor([1, -1, side, -side])
-    # A cell without a parent has not been seen; the border has one, so nobody goes there.
-    parent = pad(torch.full((batch, n, n), UNSEEN), (1, 1, 1, 1), value=0).flatten(1)
+    # Cells without a parent are unvisited. The border has parents, so that no walker enters it.
+    parent = pad(torch.full((batch, n, n), UNVISITED), (1, 1, 1, 1), value=0).flatten(1)
     at = root[:, None]  # (batch, 1)
     parent.scatter_(1, at, at)
     moves = 2 * (n * n - 1)
-    for start in range(0, moves, LUCK):
-        luck = torch.rand(min(LUCK, moves - start), batch, 4, generator=rng)
-        for chance in luck:  # (batch, 4)
+    for start in range(0, moves, DRAW_AT_ONCE):
+        draws = torch.rand(min(DRAW_AT_ONCE, moves - start), batch, 4, generator=rng)
+        for draw in draws:  # (batch, 4)
             neighbours = at + offsets
-            best, way = chance.masked_fill_(parent.gather(1, neighbours) >= 0, -1.0).max(1, keepdim=True)
+            best, direction = draw.masked_fill_(parent.gather(1, neighbours) >= 0, -1.0).max(1, keepdim=True)
             stuck = best < 0  # (batch, 1)
-            there = torch.where(stuck, parent.gather(1, at), neighbours.gather(1, way))
-            parent.scatter_(1, there.masked_fill(stuck, 0), at)  # who goes back writes into a corner of the border
+            there = torch.where(stuck, parent.gather(1, at), neighbours.gather(1, direction))
+            parent.scatter_(1, there.masked_fill(stuck, 0), at)  # walkers that go back write into the border
             at = there
     return parent
 
@@ -46,17 +46,17 @@ class Links(NamedTuple):
     down: Tensor  # (batch, n-1, n) bool
 
     def between(self, cells: Tensor) -> "Links":
-        """Only those both of whose ends are in `cells`, (batch, n, n) bool."""
+        """Only the links with both ends in `cells`, (batch, n, n) bool."""
         right = self.right & cells[:, :, :-1] & cells[:, :, 1:]
         return Links(right, self.down & cells[:, :-1] & cells[:, 1:])
 
-    def more(self, share: float, rng: torch.Generator) -> "Links":
-        """Each missing link added with this probability."""
-        return Links(*(links | (torch.rand(links.shape, generator=rng) < share) for links in self))
+    def with_loops(self, probability: float, rng: torch.Generator) -> "Links":
+        """Add each missing link with this probability."""
+        return Links(*(links | (torch.rand(links.shape, generator=rng) < probability) for links in self))
 
 
 def tree_links(parent: Tensor, n: int) -> Links:
-    """The links of a tree: between every cell and its parent."""
+    """The links of a tree: every cell to its parent."""
     side = n + 2
     place = torch.arange(side * side).view(side, side)[1:-1, 1:-1]
     parent = _inner(parent, n)
@@ -75,20 +75,20 @@ def lattice(cells: Tensor, links: Links) -> Tensor:
     return points
 
 
-def way_to_root(parent: Tensor, end: Tensor, n: int) -> Tensor:
-    """The cells between `end`, (batch,), and the root, both included: (batch, n, n) bool."""
+def path_to_root(parent: Tensor, end: Tensor, n: int) -> Tensor:
+    """The cells from `end`, (batch,), to the root, including both: (batch, n, n) bool."""
     seen = torch.zeros_like(parent, dtype=torch.bool)
     at, before = end[:, None], end[:, None] * 0
     while not torch.equal(at, before):
         before = at
-        for _ in range(16):  # a root is its own parent, so going on too long does no harm
+        for _ in range(16):  # a root is its own parent, so extra moves change nothing
             seen.scatter_(1, at, True)
             at = parent.gather(1, at)
     return _inner(seen, n)
 
 
 def shortest_path(links: Links, start: Tensor, end: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The cells on a shortest path between positions, (batch,), and whether there is only one such path.
+    """The cells on shortest paths between positions, (batch,), and whether there is only one such path.
 
     Returns (batch, n, n) bool and (batch,) bool.
     """
@@ -103,9 +103,9 @@ def shortest_path(links: Links, start: Tensor, end: Tensor, n: int) -> tuple[Ten
 
 
 def distances(links: Links, source: Tensor) -> Tensor:
-    """Steps from the one cell marked in `source`, (batch, n, n) bool, to every cell that can be reached."""
+    """Distances from the cell marked in `source`, (batch, n, n) bool, to every cell: (batch, n, n)."""
     reached = source.clone()
-    distance = torch.where(source, 0, 2 * source[0].numel())  # nothing is that far
+    distance = torch.where(source, 0, 2 * source[0].numel())  # larger than any distance
     for step in range(1, source[0].numel()):
         wider = reached.clone()
         wider[:, :, 1:] |= links.right & reached[:, :, :-1]
@@ -125,5 +125,5 @@ def _inner(grid: Tensor, n: int) -> Tensor:
 
 
 def cell_positions(index: Tensor, n: int) -> Tensor:
-    """Cells counted 0 .. n^2 - 1 -> positions in the bordered grid."""
+    """Indices of cells, 0 ... n^2 - 1 -> positions in the bordered grid."""
     return (index // n + 1) * (n + 2) + index % n + 1

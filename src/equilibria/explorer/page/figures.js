@@ -1,4 +1,4 @@
-// The second tab: reports of reproductions, and figures with a net behind every point.
+// The second tab: figures of reproductions with a net behind every point, and reports.
 
 import { $, el } from "./dom.js";
 import { colours } from "./theme.js";
@@ -48,7 +48,7 @@ function scatter(figure, app) {
   picture.append(word(figure.y, { x: 14, y: HIGH / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${HIGH / 2})` }));
   for (const point of figure.points) {
     const text = `${point.label || point.net}: ${figure.x} ${point.x.toFixed(3)}, ${figure.y} ${point.y.toFixed(3)}`;
-    const there = point.known ? `${text}. Open this net.` : `${text}. Its weights are not here.`;
+    const there = point.known ? `${text}. Open this net.` : `${text}. This net is not in these folders.`;
     const dot = svg("circle", {
       cx: x(point.x), cy: y(point.y), r: 6, fill: point.known ? palette.good : palette.faint, "fill-opacity": 0.8,
       stroke: palette.panel, role: point.known ? "button" : "img", tabindex: 0, "aria-label": there,
@@ -71,37 +71,37 @@ function scatter(figure, app) {
 function shown(figure, app) {
   const away = figure.points.filter((point) => !point.known).length;
   const notes = [
-    figure.points.length ? "Choose a point to open its net." : "This figure has no points.",
-    away ? `${away} grey points have no weights here.` : "",
-    figure.left_out ? `${figure.left_out} points are not numbers and are left out.` : "",
+    figure.points.length ? "Click a point to open its net." : "This figure has no points.",
+    away ? `The nets of ${away} grey points are not in these folders.` : "",
+    figure.left_out ? `${figure.left_out} points without finite numbers are not shown.` : "",
   ];
   const body = figure.points.length ? [scatter(figure, app)] : [];
   return el("section", { className: "figure" }, el("h3", {}, figure.title), ...body, el("p", {}, notes.filter(Boolean).join(" ")));
 }
 
-export async function showStudies(app) {
+export async function showFigures(app) {
   const place = $("studies");
-  place.replaceChildren(el("p", { className: "empty" }, "Looking for studies …"));
+  place.replaceChildren(el("p", { className: "empty" }, "Loading …"));
   let found;
   try {
-    const [studies, nets] = await Promise.all([fetched("api/studies"), fetched("api/nets")]);
-    app.found(nets);
-    found = studies;
+    const [figures, nets] = await Promise.all([fetched("api/studies"), fetched("api/nets")]);
+    app.updateNets(nets);
+    found = figures;
   } catch (error) {
     place.replaceChildren(el("p", { className: "message", role: "alert" }, error.message));
     return;
   }
   const parts = [el("h2", {}, "Correlation figures")];
   if (found.figures.length) parts.push(el("div", { className: "figures" }, ...found.figures.map((figure) => shown(figure, app))));
-  else parts.push(el("p", { className: "empty" }, "There are none here: no study in these folders has a points.json."));
+  else parts.push(el("p", { className: "empty" }, "No figures found: these folders contain no points.json."));
   parts.push(...found.problems.map((problem) => el("p", { className: "message" }, problem)));
   parts.push(el("h2", {}, "Reports"));
   for (const { title, address } of found.reports) {
-    parts.push(el("p", {}, el("a", { href: address, target: "_blank", rel: "noopener" }, `${title}: open in a tab of its own`)));
+    parts.push(el("p", {}, el("a", { href: address, target: "_blank", rel: "noopener" }, `${title}: open in a new tab`)));
     const frame = el("iframe", { src: address, title: `Report: ${title}` });
-    frame.setAttribute("sandbox", "allow-same-origin"); // its own pictures, and no scripts
+    frame.setAttribute("sandbox", "allow-same-origin"); // its own images, but no scripts
     parts.push(frame);
   }
-  if (!found.reports.length) parts.push(el("p", { className: "empty" }, "There is none here: a reproduction writes results/<scale>/report.html."));
+  if (!found.reports.length) parts.push(el("p", { className: "empty" }, "No reports found: `equilibria reproduce` writes results/<scale>/report.html."));
   place.replaceChildren(...parts);
 }

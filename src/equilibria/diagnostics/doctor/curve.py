@@ -1,4 +1,4 @@
-"""What answers do as a solve goes on: when they change last, and whether the score falls again."""
+"""How answers change during a solve: the last change, and whether the score falls again."""
 
 import math
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from torch import Tensor
 
 from equilibria.diagnostics._convergence import Convergence, Regime
 from equilibria.diagnostics.doctor.answers import SAME, Answers
-from equilibria.diagnostics.doctor.report import Curve
+from equilibria.diagnostics.doctor.diagnosis import AnswerCurve
 from equilibria.diagnostics.statistics import bootstrap
 
-FEW = 0.05  # the share of examples that may diverge without being what the others are judged by
-LOSS = 0.02  # of the score, and of what it changes on the way: a fall that is worth a word
-ROUNDING = 1e-3  # of the score: a fall that is less is none
-CHANCE = 0.05  # how often a fall may be said of scores that do not fall
+FEW = 0.05  # the share of diverging examples up to which only the others count
+LOSS = 0.02  # the least fall that is reported, relative to the score and to its range during the solve
+ROUNDING = 1e-3  # the least fall that is reported, absolute
+SIGNIFICANCE = 0.05  # probability of reporting a fall of scores that do not fall
 
 
-class AnswerWatch:
-    """Reads the answers of a solve at every step: keeps some, and when each of them changed last."""
+class AnswerRecorder:
+    """Reads the answer at every step of a solve. Keeps some predictions, and the last change of each answer."""
 
     def __init__(self, readout: Callable[[Tensor], Tensor], answers: Answers, steps: list[int]) -> None:
         self._readout, self._answers, self._steps = readout, answers, steps
@@ -34,42 +34,41 @@ class AnswerWatch:
             self._answer, self._changed = prediction.clone(), torch.ones(len(z), dtype=torch.long, device=z.device)
             return
         changed = ~self._answers.unchanged(self._answer, prediction)
-        self._answer[changed] = prediction[changed]  # compared with since then, so that slow changes count as well
+        self._answer[changed] = prediction[changed]  # compare with the last change, so that slow changes count too
         self._changed[changed] = self._step
 
-    def curve(self, run: Convergence) -> Curve:
-        """What is to be said of them, given what each example does in the long run."""
+    def curve(self, run: Convergence) -> AnswerCurve:
+        """Summarise the answers, given the long-run behaviour of each example."""
         steps, kept, answers = self._steps, self._kept, self._answers
-        lost = run.regime == Regime.DIVERGENCE
-        counted = ~lost if lost.double().mean() <= FEW else torch.ones_like(lost)
+        diverged = run.regime == Regime.DIVERGENCE
+        counted = ~diverged if diverged.double().mean() <= FEW else torch.ones_like(diverged)
         scores = [score.double() for step in steps if (score := answers.score(kept[step])) is not None]
         last = kept[steps[-1]]
-        return Curve(
+        return AnswerCurve(
             steps=steps,
             unchanged=[answers.unchanged(last, kept[step]).double().mean().item() for step in steps],
             residual=[run.residuals[step - 1].nanmedian().item() for step in steps],
             score=[score.mean().item() for score in scores] or None,
             last_change=self._last_change(counted),
-            along_cycles=self._restless(run).double().mean().item(),
+            along_cycles=self._changes_forever(run).double().mean().item(),
             best=_best(steps, [score[counted] for score in scores], higher=answers.higher_is_better),
         )
 
-    def _restless(self, run: Convergence) -> Tensor:
-        """Whose answers change for ever, (batch,): along a cycle, or on a way that never repeats itself."""
+    def _changes_forever(self, run: Convergence) -> Tensor:
+        """Whose answers keep changing along a cycle or a quasi-periodic path: (batch,) bool."""
         cycles = (run.regime == Regime.CYCLE) & (self._changed > self._step - run.period)
         return cycles | ((run.regime == Regime.QUASI_PERIODIC) & (self._changed > self._step // 2))
 
     def _last_change(self, counted: Tensor) -> int:
-        """The step after which nearly all answers stayed as they were."""
+        """The step after which nearly all answers stay the same."""
         ordered = self._changed[counted].sort().values
         return int(ordered[math.ceil(SAME * len(ordered)) - 1])
 
 
 def _best(steps: list[int], scores: list[Tensor], *, higher: bool) -> int | None:
-    """The step at which scores, (batch,) each, are best, if those at the end are worse by more than chance.
+    """The step with the best scores, (batch,) each, if the final scores are significantly worse.
 
-    The same examples are compared, and the interval is so wide that the best of many looks is no better than the last
-    by chance alone.
+    A paired comparison of the same examples, corrected for the number of steps that the best is chosen from.
     """
     means = [score.mean().item() for score in scores]
     finite = [i for i, mean in enumerate(means) if math.isfinite(mean)]
@@ -81,6 +80,6 @@ def _best(steps: list[int], scores: list[Tensor], *, higher: bool) -> int | None
     known = [means[i] for i in finite]
     least = max(LOSS * (max(known) - min(known)), LOSS * max(abs(means[best]), abs(means[-1])), ROUNDING)
     fall = (scores[best] - scores[-1]) * (1 if higher else -1)
-    if fall.mean() <= least or bootstrap(fall, level=1 - 2 * CHANCE / len(steps), resamples=4000).low <= 0:
+    if fall.mean() <= least or bootstrap(fall, level=1 - 2 * SIGNIFICANCE / len(steps), resamples=4000).low <= 0:
         return None
     return steps[best]

@@ -1,19 +1,19 @@
-// All answers of a solve in one picture, for answers that stand in a row: places to the right, steps downwards.
+// All answers of a solve in one picture, for answers that are a row of bits: one column per bit, one row per step.
 
 import { context, el } from "./dom.js";
 
-export class Past {
+export class History {
   constructor(side) {
     const id = `history-${side}`;
-    this.canvas = el("canvas", { id, role: "img", "aria-label": "All answers: bits to the right, steps downwards" });
-    const caption = el("figcaption", {}, "all answers: bits to the right, steps downwards");
+    this.canvas = el("canvas", { id, role: "img", "aria-label": "All answers: one column per bit, one row per step" });
+    const caption = el("figcaption", {}, "all answers: one column per bit, one row per step");
     this.element = el("figure", { className: "history", hidden: true }, caption, this.canvas);
     this.memory = document.createElement("canvas"); // one pixel per place and step
     this.recording = null;
     this.rows = 0;
   }
 
-  // `pixel(value, colours)` is the colour of a place; without it there is no such picture.
+  // `pixel(value, colours)` is the colour of a place; without it the picture is hidden.
   draw(recording, pixel, step, total, colours) {
     this.element.hidden = !pixel;
     if (!pixel || !recording?.count) return;
@@ -21,13 +21,13 @@ export class Past {
     const { g, w, h } = context(this.canvas) ?? {};
     if (!g) return;
     const high = (h * recording.count) / (total + 1);
-    g.imageSmoothingEnabled = recording.places > w; // squares stay squares
+    g.imageSmoothingEnabled = recording.places > w; // sharp squares if there is room
     g.drawImage(this.memory, 0, 0, recording.places, recording.count, 0, 0, w, high);
     g.fillStyle = colours.text;
     g.fillRect(0, Math.min(h - 1.5, (h * (step + 0.5)) / (total + 1)), w, 1.5);
   }
 
-  // Add the rows that have arrived since; all of them for another recording or other colours.
+  // Add the rows that have arrived; all of them if the recording or the colours have changed.
   remember(recording, pixel, colours) {
     if (recording !== this.recording || colours !== this.colours) {
       [this.recording, this.colours, this.rows] = [recording, colours, 0];

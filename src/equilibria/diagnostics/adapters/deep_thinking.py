@@ -1,0 +1,47 @@
+"""Deep-thinking nets (Schwarzschild et al., 2021; Bansal et al., 2022)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from equilibria.diagnostics.adapters._model import NotAModel, describe_tensor, wrap
+from equilibria.model import EquilibriumModel
+
+
+def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | None = None) -> EquilibriumModel:
+    """Build a model from a net that is called as `net(x, iters_to_do, interim_thought)`.
+
+    The state is the net's thought. Its initial value is `net.projection(x)`.
+
+    Args:
+        readout: maps a thought to a prediction. Defaults to `net.head`.
+    """
+    parts = {"projection": getattr(net, "projection", None), "head": readout or getattr(net, "head", None)}
+    missing = [name for name, part in parts.items() if not callable(part)]
+    if missing:
+        raise NotAModel(
+            f"a {type(net).__name__} is no deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
+        )
+    return wrap(_OneIteration(net), init=parts["projection"], readout=parts["head"], owner=net)
+
+
+@dataclass(frozen=True)
+class _OneIteration:
+    """One iteration of a deep-thinking net, which returns its thought only in training mode."""
+
+    net: nn.Module
+
+    def __call__(self, z: Tensor, x: Tensor) -> Tensor:
+        was_training = self.net.training
+        self.net.training = True  # only this flag: the layers inside keep their mode
+        try:
+            returned = self.net(x, iters_to_do=1, interim_thought=z)
+        finally:
+            self.net.training = was_training
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise NotAModel(
+                f"a {type(self.net).__name__} in training mode must return (output, thought), got "
+                f"{describe_tensor(returned)}; use from_function"
+            )
+        return returned[1]

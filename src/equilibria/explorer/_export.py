@@ -1,0 +1,138 @@
+"""The page as static files with recorded solves: for any web host, or opened from a disk."""
+
+import base64
+import gzip
+import itertools
+import json
+import posixpath
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from equilibria.explorer.catalogue import DEFAULT_STEPS, Catalogue, CatalogueNet
+from equilibria.explorer.jobs import as_text
+from equilibria.explorer.requests import Refused, parse_request
+from equilibria.explorer.server import PAGE, STREAMS
+from equilibria.explorer.solve_stream import Problem, SolveCache
+from equilibria.tasks import TASKS
+
+IMPORT = re.compile(r'(from|import) "(\.{1,2}/[^"]+)"')
+SCRIPT = '<script type="module" src="page/app.js"></script>'  # of the page as it is served
+DIAGNOSIS = {"restarts": 5, "noises": 2, "plane": "principal"}  # as in the page's first request
+START_FIELDS = {"noise": {"scale": 1, "seed": 0}, "other": {"seed": 0}, "attack": {"seed": 0}}  # likewise
+
+
+@dataclass(frozen=True)
+class ExportChoice:
+    """What to record. Defaults to what the page opens with."""
+
+    nets: tuple[str, ...] = ()  # paths; defaults to the pair of each task
+    difficulty: float | None = None
+    seeds: tuple[int, ...] = ()
+    starts: tuple[str, ...] = ("usual", "noise")
+    solvers: tuple[str, ...] = ("picard",)
+    steps: int | None = None
+
+
+def export(
+    roots: Sequence[Path], folder: Path, choice: ExportChoice, *, on_progress: Callable[[str], None] = print
+) -> None:
+    """Record the chosen solves and write the page into `folder`, which must be empty or not exist."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is not an empty folder; choose another one")
+    torch.set_num_threads(1)  # as in the server: states are small
+    catalogue = Catalogue(roots)
+    try:
+        views, requests = _plan(catalogue, choice)
+        for request in requests:
+            parse_request(request, catalogue)  # raises before any work is done
+    except Refused as refused:
+        raise ValueError(refused.reason) from refused
+    cache = SolveCache()
+    (folder / "data").mkdir(parents=True)
+    recordings = []
+    for number, request in enumerate(requests):
+        on_progress(f"{number + 1}/{len(requests)} {request['net']}, {request['what']}, {json.dumps(request['input'])}")
+        file = f"data/{number}.js"
+        (folder / file).write_text(f'explorerRecording("{file}", "{_record(request, catalogue, cache)}");\n')
+        recordings.append({"request": request, "file": file})
+    nets = catalogue.data()
+    shown = {view["task"]: view["nets"] for view in views}
+    nets["nets"] = [net for net in nets["nets"] if net["path"] in shown.get(net["task"], ())]
+    nets["tasks"] = {task: nets["tasks"][task] | {"pair": (paths * 2)[:2]} for task, paths in shown.items()}
+    nets["problems"] = []
+    _write_page(folder, {"nets": nets, "views": views, "recordings": recordings})
+
+
+def _plan(catalogue: Catalogue, choice: ExportChoice) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The views of the page, one for each task, and the requests that they will make."""
+    views, requests = [], []
+    for task, nets in _chosen_nets(catalogue, choice).items():
+        shown = nets[0].view
+        difficulty = shown.first if choice.difficulty is None else choice.difficulty
+        difficulty = int(difficulty) if float(difficulty).is_integer() else difficulty
+        steps = choice.steps or max(net.steps.get(difficulty, 0) for net in nets) or DEFAULT_STEPS
+        seeds = list(choice.seeds) or [shown.seed]
+        view = {
+            "task": task,
+            "nets": [net.path for net in nets],
+            "difficulty": difficulty,
+            "seeds": seeds,
+            "steps": steps,
+        }
+        views.append(asdict(choice) | view)
+        for net, seed, kind, solver in itertools.product(nets, seeds, choice.starts, choice.solvers):
+            request = {"net": net.path, "input": {"difficulty": difficulty, "seed": seed}}
+            request |= {"start": {"kind": kind, **START_FIELDS.get(kind, {})}}
+            request |= {"solver": solver, "steps": steps, "tol": 0}
+            requests += [{**request, "what": "think"}, {**request, "what": "diagnose", **DIAGNOSIS}]
+    return views, requests
+
+
+def _chosen_nets(catalogue: Catalogue, choice: ExportChoice) -> dict[str, list[CatalogueNet]]:
+    tasks = catalogue.data()["tasks"]
+    paths = choice.nets or [path for task in tasks.values() for path in dict.fromkeys(task["pair"])]
+    nets = [catalogue.net(path) for path in paths]
+    return {kind: found for kind in TASKS if (found := [net for net in nets if net.kind == kind])}
+
+
+def _record(request: dict[str, Any], catalogue: Catalogue, cache: SolveCache) -> str:
+    """All events of a request, compressed, as base64."""
+    problem = Problem(parse_request(request, catalogue), catalogue, lambda: None, cache)
+    events = [as_text(event) for event in STREAMS[request["what"]](problem)]
+    return base64.b64encode(gzip.compress(json.dumps(events).encode(), mtime=0)).decode()
+
+
+def _write_page(folder: Path, index: dict[str, Any]) -> None:
+    (folder / "page").mkdir()
+    for name in ("style.css", "icon.svg"):
+        shutil.copyfile(PAGE / name, folder / "page" / name)
+    (folder / "index.js").write_text(f"window.explorerIndex = {json.dumps(index)};\n")
+    scripts = (
+        '<script src="index.js"></script>\n'
+        f'<script type="importmap">{json.dumps({"imports": _modules()})}</script>\n'
+        '<script type="module">import "explorer/app.js";</script>'
+    )
+    page = (PAGE / "index.html").read_text()
+    assert page.count(SCRIPT) == 1
+    (folder / "index.html").write_text(page.replace(SCRIPT, scripts))
+
+
+def _modules() -> dict[str, str]:
+    """The page's modules as data addresses: browsers load no module from a disk."""
+    found = {}
+    for path in sorted(PAGE.rglob("*.js")):
+        name = f"explorer/{path.relative_to(PAGE).as_posix()}"
+        here = posixpath.dirname(name)
+
+        def absolute(match: re.Match[str], here: str = here) -> str:
+            return f'{match[1]} "{posixpath.normpath(posixpath.join(here, match[2]))}"'
+
+        code = IMPORT.sub(absolute, path.read_text())
+        found[name] = f"data:text/javascript;base64,{base64.b64encode(code.encode()).decode()}"
+    return found
