@@ -208,4 +208,4 @@ def test_a_damaged_run_does_not_hide_the_others(tmp_path, capsys):
     assert len(states) == 4
     assert all(state.startswith("unreadable: ") for state in states.values())
     assert main(["list", "runs", "--folder", str(tmp_path)]) == 0
-    assert "good" in capsys.readouterr().out
+    assert "finished" in capsys.readouterr().out
