@@ -12,7 +12,7 @@ import torch
 from small_run import RECIPE, interrupted, loss_lines
 
 from equilibria.training import Evaluation, Optim, Run, StateNoise, train
-from equilibria.training.team import Team
+from equilibria.training.machine import Team
 
 LONG = replace(RECIPE, optim=Optim(steps=200, batch=32, lr=3e-4, averaging=0.9), evaluation=Evaluation(), select="last")
 

@@ -15,8 +15,7 @@ from equilibria.cli.options import Flag, TrackerName, use_threads
 from equilibria.cli.progress_bar import TrainingBar, measurement_table
 from equilibria.cli.recipe_flags import find_recipe, recipe_first, replace_parts, split_flags
 from equilibria.training import RECIPES, Measurement, Recipe, Run, train
-from equilibria.training.machine import Machine
-from equilibria.training.team import Team
+from equilibria.training.machine import Machine, Team
 
 KEPT = ("device", "precision", "compile", "track", "save_every")  # flags that a resumed run needs again
 

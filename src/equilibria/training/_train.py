@@ -14,11 +14,10 @@ import torch
 from equilibria.io.folders import pack, unpack
 from equilibria.nets import count_parameters
 from equilibria.training.events import Began, Ended, Evaluated, Event, OnProgress, Warned
-from equilibria.training.machine import Machine
+from equilibria.training.machine import Machine, Team
 from equilibria.training.measurement import Measurement, evaluate, measure_final, overall
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Metrics, Run, Saved, as_json
-from equilibria.training.team import Team
 from equilibria.training.trackers import check_trackers, tracking
 from equilibria.training.trainer import Trainer
 

@@ -13,8 +13,8 @@ from equilibria.core.loop import Solver
 from equilibria.gradients import Gradient
 from equilibria.model import EquilibriumModel, Output
 from equilibria.tasks import Batch, Task
+from equilibria.training.machine import Team
 from equilibria.training.starts import require_scale
-from equilibria.training.team import Team
 
 
 class StepContext(NamedTuple):

@@ -17,9 +17,8 @@ from equilibria.solvers import Picard
 from equilibria.tasks import Batch
 from equilibria.training.events import Stepped
 from equilibria.training.extras import StepContext
-from equilibria.training.machine import Machine
+from equilibria.training.machine import Machine, Team
 from equilibria.training.recipe import Optim, Recipe
-from equilibria.training.team import Team
 
 PATIENCE = 20  # consecutive steps without a finite loss before giving up
 
