@@ -193,7 +193,7 @@ def test_an_impossible_value_names_the_field(tmp_path, capsys):
     assert "steps must be a whole number >= 1, got 0" in " ".join("".join(capsys.readouterr()).split())
 
 
-def test_control_c_saves_and_says_how_to_go_on(tmp_path):
+def test_control_c_saves_and_says_how_to_resume(tmp_path):
     command = ["train", "prefix_sum/fast", "--out", "run", "--save-every", "0", "--optim.batch", "4"]
     process = subprocess.Popen(
         [sys.executable, "-m", "equilibria", *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True

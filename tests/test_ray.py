@@ -74,7 +74,7 @@ def test_a_node_that_dies_costs_nothing_but_time(tmp_path):
         assert there.read_bytes() == (alone.folder / "model.safetensors").read_bytes()
 
 
-def test_the_command_starts_a_cluster_of_its_own_and_tells_failures(tmp_path):
+def test_the_command_starts_a_cluster_of_its_own_and_reports_failures(tmp_path):
     short = replace(RECIPE, optim=Optim(steps=5, batch=4))
     bad = short.override({"net": "dense"})
     (tmp_path / "list.json").write_text(json.dumps([short.data(), bad.data()]))
@@ -98,7 +98,7 @@ def test_a_reproduction_trains_its_nets_there(tmp_path):
     assert not outcome["failed"]
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(capsys):
+def test_a_cluster_that_cannot_be_reached_is_reported_within_seconds(capsys):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -113,7 +113,7 @@ def test_a_cluster_that_cannot_be_reached_is_told_within_seconds(capsys):
 
 
 @pytest.mark.parametrize("mode", ["disabled", "token"])
-def test_a_port_that_is_no_cluster_is_told_within_seconds(tmp_path, mode):
+def test_a_port_that_is_no_cluster_is_reported_within_seconds(tmp_path, mode):
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         there = ["--on", "ray", "--address", f"127.0.0.1:{server.server_port}"]
@@ -142,7 +142,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     assert int(state.name.split("-")[1]) > 0
 
 
-def test_room_that_no_node_has_is_told(tmp_path):
+def test_resources_that_no_node_has_are_reported(tmp_path):
     command = [sys.executable, "-m", "equilibria", "sweep", "edge_copy/fast", "--on", "ray", "--gpus", "7"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=NOT_NICE)
     assert finished.returncode == 1

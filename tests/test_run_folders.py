@@ -25,7 +25,7 @@ def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
     assert train(replace(RECIPE, optim=Optim(steps=2, batch=4)), tmp_path / "run").finished
 
 
-def test_a_state_of_another_recipe_is_not_gone_on_with(tmp_path):
+def test_a_state_of_another_recipe_is_not_resumed(tmp_path):
     folder = tmp_path / "run"
     interrupted(folder, 20)
     (folder / "recipe.json").unlink()
@@ -110,7 +110,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
     assert len(run.metrics()) == count
 
 
-def test_recorded_numbers_that_are_not_measured_again_are_told(tmp_path):
+def test_recorded_numbers_that_differ_when_re_measured_are_reported(tmp_path):
     run = train(replace(RECIPE, optim=Optim(steps=5, batch=4)), tmp_path / "run")
     recorded = run.summary["measurements"]
     measured = measure_final(run.model(), run.recipe)
@@ -125,11 +125,11 @@ def test_recorded_numbers_that_are_not_measured_again_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("examples", [50, 1000])
-@pytest.mark.parametrize(("shares", "moved", "told"), [(True, 2, 0), (True, 3, 1), (False, 2, 1)])
-def test_two_answers_on_the_edge_may_change_sides(examples, shares, moved, told):
+@pytest.mark.parametrize(("shares", "moved", "reported"), [(True, 2, 0), (True, 3, 1), (False, 2, 1)])
+def test_two_answers_on_the_edge_may_change_sides(examples, shares, moved, reported):
     before = Measurement(9, 50, examples, 1.0, 0.0, 0.0, 1.0, 0, 0, 0, 0, 1e-5, 50.0)
     now = replace(before, score=1 - moved / examples)
-    assert len(compare_measurements([as_json(before)], [now], shares=shares)) == told
+    assert len(compare_measurements([as_json(before)], [now], shares=shares)) == reported
 
 
 def test_damaged_weights_are_named(tmp_path):

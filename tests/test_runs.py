@@ -69,7 +69,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, recipe_fi
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_it_saves_and_can_go_on(tmp_path, recipe_file, number):
+def test_asked_to_stop_it_saves_and_resumes(tmp_path, recipe_file, number):
     folder = tmp_path / "run"
     process = start(recipe_file, folder)
     wait_for_new_state(folder)
@@ -111,7 +111,7 @@ def test_damaged_states_do_not_push_out_good_ones(tmp_path):
     assert notes.first_step == 29
 
 
-def test_if_every_state_is_damaged_it_says_so_and_starts_anew(tmp_path):
+def test_if_every_state_is_damaged_it_warns_and_starts_again(tmp_path):
     folder = tmp_path / "damaged"
     interrupted(folder, 20)
     for path in folder.glob("state-*"):

@@ -49,7 +49,7 @@ class TestGrid:
             ("solver=andersen", "did you mean anderson"),
         ],
     )
-    def test_mistakes_are_told(self, text, words):
+    def test_mistakes_are_reported(self, text, words):
         with pytest.raises(ValueError, match=words):
             grid(SHORT, dict([parse_axis(text)]))
 
@@ -66,13 +66,13 @@ def test_a_sweep_gives_the_same_bits_as_one_training_after_another(tmp_path):
     assert [entry.score for entry in again] == [entry.score for entry in entries]
 
 
-def test_one_that_fails_is_told_and_the_others_go_on(tmp_path):
+def test_failures_are_reported_and_isolated(tmp_path):
     bad = SHORT.override({"net": "dense"})  # cannot take a sequence
     entries = sweep([bad, SHORT], tmp_path, workers=1)
     assert [entry.state for entry in entries] == ["failed", "finished"]
     assert "DenseNet needs inputs of layout vector" in entries[0].reason
     again = sweep([bad, SHORT], tmp_path, workers=1)
-    assert [entry.state for entry in again] == ["failed", "skipped"], "told again, and not tried"
+    assert [entry.state for entry in again] == ["failed", "skipped"], "reported again, and not retried"
     assert again[0].reason == entries[0].reason
     seen = []
     sweep([bad], tmp_path, workers=1, retry=True, on_progress=lambda entries: seen.append(entries[0].state))
@@ -123,7 +123,7 @@ def test_the_command(tmp_path, capsys):
     assert "did you mean seed" in capsys.readouterr().err
 
 
-def test_control_c_saves_and_the_same_command_goes_on(tmp_path):
+def test_control_c_saves_and_the_same_command_resumes(tmp_path):
     long = replace(RECIPE, optim=Optim(steps=3000, batch=8))
     (tmp_path / "recipe.json").write_text(long.to_json())
     command = [sys.executable, "-m", "equilibria", "sweep", "recipe.json", "--grid", "seed=0..3", "--workers", "2"]

@@ -2,8 +2,8 @@
 
 None of it is part of a recipe, so a recipe's id is the same everywhere. Under torchrun every process draws the whole
 batch, the starts and the depth from the same generator and keeps its own rows, so the trained net does not depend on
-the number of processes, up to rounding. (A loss that is not a mean over examples, such as that of mazes, is averaged over processes
-and differs slightly more.)
+the number of processes, up to rounding. (A loss that is not a mean over examples, such as that of mazes,
+is averaged over processes and differs slightly more.)
 """
 
 import atexit
