@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum, StrEnum
 
 from equilibria.diagnostics._convergence import UNSURE, Regime
+from equilibria.diagnostics.doctor.answers import SAME
 from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, AnswerCurve, DiagnosisVerdict
 from equilibria.diagnostics.doctor.limits import MARGIN, NEAR
 
@@ -14,7 +15,6 @@ CENTRED = 0.95  # the same for centred AA, which is lower
 DISTANCE = 0.15  # relative distance between limits; limits of equal length at AA .99 have .14
 INFLUENCE = 0.1  # share of the limits' variance below which the input hardly matters
 SOME = 0.05  # share of examples that is worth a sentence
-SAME = 0.99  # share of answers that must be the same
 
 
 class Behaviour(StrEnum):
