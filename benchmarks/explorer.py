@@ -1,8 +1,8 @@
-"""How quickly the explorer answers: a real server in a process of its own, and clients that talk to it as pages do.
+"""How quickly the explorer answers: a real server in its own process, and clients that use it as pages do.
 
     python benchmarks/explorer.py [--json FILE]
 
-A click is a request on an open socket; its answer is the first frame. Times are those that a client sees.
+A click is a request on an open WebSocket; its answer is the first frame. Times are measured by the client.
 """
 
 import argparse
@@ -31,7 +31,7 @@ CLIENTS, CLICKS = 8, 31
 
 
 class Client:
-    """One page, as the server sees it."""
+    """A page without drawings."""
 
     def __init__(self, address: str) -> None:
         self._connection = connect(f"{address.replace('http', 'ws')}/api/live", max_size=None)
@@ -46,7 +46,7 @@ class Client:
         self._socket.send(json.dumps({"cancel": self._number}))
 
     def frames(self) -> "list[tuple[float, int]]":
-        """When packets of the last request arrived, and how many steps each held; until it is done."""
+        """The arrival time and number of steps of each packet of the last request, until it is done."""
         found = []
         while True:
             message = self._socket.recv(timeout=600)
@@ -59,7 +59,7 @@ class Client:
                 return found
 
     def until_first_frame(self) -> float:
-        """Seconds from now."""
+        """Seconds until the first frame of the last request."""
         begin = time.perf_counter()
         while True:
             message = self._socket.recv(timeout=600)
@@ -71,7 +71,7 @@ class Client:
 
 
 def first_frame(address: str, request: dict[str, Any], change: Callable[[int], dict[str, Any]]) -> float:
-    """Milliseconds from a click to the first answer, the median: each click changes the input and cancels the solve."""
+    """Median milliseconds from a click to the first answer; each click changes the input and cancels the solve."""
     client, seconds = Client(address), []
     for click in range(CLICKS):
         client.send(request | {"input": request["input"] | change(click)})
@@ -86,24 +86,24 @@ def bit(click: int) -> dict[str, Any]:
 
 
 def wall(click: int) -> dict[str, Any]:
-    """Opens one of the walls between four cells, of which a maze of 13 x 13 cells has 12 x 12."""
+    """Open one of the 12 x 12 walls between four cells of a 13 x 13 maze."""
     row, column = divmod(click, 12)
     return {"flips": [(2 * row + 2) * 27 + 2 * column + 2]}
 
 
 def frames_per_second(address: str, process: int) -> tuple[float, float, float]:
-    """Of both panes of one page at 59x59: packets a second, steps a second, and megabytes that the server grew by."""
+    """For both panes of a page at 59x59: packets per second, steps per second, and the growth of the server (MB)."""
     clients = [Client(address) for _ in range(2)]
     before, found = resident(process), []
 
-    def watch(client: Client) -> None:
+    def use(client: Client) -> None:
         client.send(LARGE)
         begin = time.perf_counter()
         packets = client.frames()
         seconds = packets[-1][0] - begin
         found.append((len(packets) / seconds, sum(count for _, count in packets) / seconds))
 
-    _at_once([lambda client=client: watch(client) for client in clients])
+    _at_once([lambda client=client: use(client) for client in clients])
     grown = resident(process) - before
     for client in clients:
         client.close()
@@ -111,7 +111,7 @@ def frames_per_second(address: str, process: int) -> tuple[float, float, float]:
 
 
 def at_once(address: str) -> tuple[float, float]:
-    """Seconds until the slowest of 8 pages has its first frame, and until the last is done, while a long solve runs."""
+    """Seconds to the slowest first frame of 8 pages, and until all are done, during a long solve."""
     busy = Client(address)
     busy.send(LONG)
     busy.until_first_frame()
@@ -132,7 +132,7 @@ def at_once(address: str) -> tuple[float, float]:
 
 
 def freed(address: str, *, rounds: int = 5) -> float:
-    """Seconds from a closed page to no solve left, the slowest of some rounds."""
+    """Seconds from closing a page to the end of its solves, the slowest of some rounds."""
     slowest = 0.0
     for _ in range(rounds):
         page = Client(address)
@@ -154,7 +154,7 @@ def idle(address: str) -> None:
 
 
 def resident(process: int) -> float:
-    """Megabytes."""
+    """Resident memory in megabytes."""
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -167,7 +167,7 @@ def _at_once(calls: list[Callable[[], None]]) -> None:
 
 
 def measured(address: str, process: int) -> list[dict[str, Any]]:
-    """The lines of the table: what, value, unit, target, and whether more is better."""
+    """The lines of the table."""
     lines: list[dict[str, Any]] = []
 
     def line(what: str, value: float, unit: str, target: float | None = None, *, more: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Take the pictures of the explorer in docs/screenshots: `make screenshots`. The nets are those in results."""
+"""Take the screenshots of the explorer in docs/screenshots, with the nets in results: `make screenshots`."""
 
 import re
 import shutil
@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 HERE = Path(__file__).parent
 OVER = re.compile("Right from step|Not right within|then wrong|not judged")
-PATIENCE = 600_000  # milliseconds; a busy machine takes its time
+TIMEOUT = 600_000  # milliseconds
 LARGE = {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"}
-PICTURES: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (view, screen)
+SCREENSHOTS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (view, screen)
     "mazes": ("#task=mazes&difficulty=25&seed=6&restarts=5", LARGE),
     "noise": ("#task=mazes&difficulty=13&seed=2&start=noise&restarts=5", LARGE | {"color_scheme": "light"}),
     "bits": (
@@ -27,14 +27,14 @@ PICTURES: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (view, screen)
 }
 
 
-def taken(browser: Browser, address: str, name: str) -> None:
-    view, screen = PICTURES[name]
+def take(browser: Browser, address: str, name: str) -> None:
+    view, screen = SCREENSHOTS[name]
     context = browser.new_context(reduced_motion="reduce", **screen)
     page = context.new_page()
     page.goto(address + view)
     for side in ("left", "right"):
-        expect(page.locator(f"#verdict-{side}")).to_have_text(OVER, timeout=PATIENCE)
-        expect(page.locator(f"#chips-{side}")).to_contain_text("AA of this input", timeout=PATIENCE)
+        expect(page.locator(f"#verdict-{side}")).to_have_text(OVER, timeout=TIMEOUT)
+        expect(page.locator(f"#chips-{side}")).to_contain_text("AA of this input", timeout=TIMEOUT)
     page.keyboard.press("End")
     page.wait_for_timeout(500)
     if screen["viewport"]["width"] < 500:
@@ -55,8 +55,8 @@ def main() -> None:
         found = re.search(r"http://\S+", server.stdout.readline())
         assert found, "the explorer did not start"
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name in sys.argv[1:] or PICTURES:
-            taken(browser, found[0], name)
+        for name in sys.argv[1:] or SCREENSHOTS:
+            take(browser, found[0], name)
         browser.close()
         server.terminate()
 

@@ -1,6 +1,6 @@
-"""Solve fixed points of a whole batch, and see what became of each sample.
+"""Solve the fixed points of a whole batch and print the outcome of each row.
 
-Three maps of one kind, z -> a cos(z) + b: one settles quickly, one slowly, one jumps between two values.
+The maps are z -> a cos(z) + b: one converges quickly, one slowly, and one alternates between two values.
 """
 
 import torch
@@ -26,6 +26,6 @@ for solver in (Picard(), Anderson()):
         )
 
 print(
-    "\nPlain iteration jumps between two values for a = 1.5, because its fixed point repels. Anderson finds that"
-    "\nfixed point all the same, and gets to the others sooner. Every sample stopped by itself."
+    "\nPlain iteration alternates between two values for a = 1.5, because that fixed point is repelling. Anderson"
+    "\nacceleration finds it, and needs fewer evaluations for the others. Each row stopped independently."
 )

@@ -1,7 +1,6 @@
-"""Train a network whose answer is a fixed point, with three ways to differentiate it.
+"""Train a network whose prediction is a fixed point, with three methods to differentiate it.
 
-The task: A is a fixed matrix, the input is b, and the answer is the x with x = A x + b. The cell has to
-learn A from pairs of b and x alone.
+The task: given b, find the x with x = A x + b, where A is a fixed matrix. The cell learns A from pairs of b and x.
 """
 
 import torch

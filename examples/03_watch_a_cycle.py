@@ -1,6 +1,6 @@
-"""Watch the road to chaos: the logistic map settles, cycles with period 2, 4, 8, 16, and then wanders.
+"""Detect cycles: the logistic map converges, cycles with period 2, 4, 8 and 16, and then becomes chaotic.
 
-A tolerance would never stop a sample that cycles. `halt_on_cycle` does, and says with which period.
+A tolerance never stops a row that cycles. `halt_on_cycle` stops it and reports the period.
 """
 
 import torch
@@ -15,18 +15,18 @@ def logistic(z: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
     return rate * z * (1 - z)
 
 
-still_running: list[int] = []
+active_rows: list[int] = []
 
 
-def watch(step: Step) -> None:
-    still_running.append(len(step.rows))
+def count(step: Step) -> None:
+    active_rows.append(len(step.rows))
 
 
 budget = Budget(3000, tol=1e-12, halt_on_cycle=True)
-solution = solve(logistic, z0, rate, solver=Picard(), budget=budget, on_step=watch)
+solution = solve(logistic, z0, rate, solver=Picard(), budget=budget, on_step=count)
 for i in range(len(rate)):
     status, period = Status(int(solution.status[i])), int(solution.period[i])
     print(f"rate {rate[i].item():.3f}: {status.name:9} period {period:2}, {int(solution.steps[i]):4} evaluations")
 
-used, without = sum(still_running), len(rate) * len(still_running)
-print(f"\n{used} evaluations in all; {without} if nobody had left the batch")
+used, without = sum(active_rows), len(rate) * len(active_rows)
+print(f"\n{used} evaluations in total; {without} if no row had left the batch")

@@ -1,4 +1,4 @@
-"""Train a net of your own on a task of the paper: describe it, put it into a recipe, take steps.
+"""Train your own net on a task of the paper: describe the net, put it into a recipe, and train step by step.
 
 Run: python examples/04_train_a_net_of_your_own.py
 """
@@ -15,7 +15,7 @@ from equilibria.training import Mixed, Optim, Recipe, Trainer, Uniform, measure
 
 
 class Cell(nn.Module):
-    """Every edge on its own: z' = tanh(W z + u)."""
+    """Each edge independently: z' = tanh(W z + u)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class EdgeByEdge(Net):
 recipe = Recipe(
     task=EdgeCopy(),
     net=EdgeByEdge(),
-    start=Mixed(),  # half of the examples start from noise: the net learns to forget where it began
+    start=Mixed(),  # half of the examples start from noise, so the net learns to ignore its initial state
     depth=Uniform(3, 8),
     optim=Optim(steps=200, batch=32, lr=1e-2, schedule="cosine"),
 )

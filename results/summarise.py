@@ -15,8 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from equilibria.reproduction import SCALES, STUDIES, Claim, Study, Verdict
-from equilibria.reproduction.engine.accounts import Cost, cost, cost_by_task, nets_behind
+from equilibria.reproduction import FIGURES, SCALES, Claim, Figure, Verdict
+from equilibria.reproduction.engine.accounts import Cost, cost, cost_by_task, trained_nets
 from equilibria.reproduction.engine.store import Store
 from equilibria.reproduction.measures.attacked import Stress
 from equilibria.training import RECIPES, Run
@@ -40,29 +40,15 @@ ABOUT = {
     "mazes/path_dependent": "a path-dependent control: ",
     "matrix_inversion/dense": "the paper's cell: ",
 }
-QUOTED = {  # claims in the table of the main README, by figure
-    "trajectories": ("paths meet, input injection", "paths stay apart, no input injection"),
-    "ood_mazes": ("a weight-tied net with injection generalises upwards: settled",),
-    "more_iterations": (
-        "nets of high AA (at least 0.9) do not get worse past their training depth",
-        "nets of low AA (below 0.9) get worse past their training depth",
-    ),
-    "interventions": (
-        "mixed initialisation raises path independence",
-        "mixed initialisation raises generalisation",
-        "the penalised nets lie on the baseline's trend line",
-    ),
-    "stress_test": (
-        "mazes: an attack does not break a path-independent net",
-        "mazes: an attack breaks a path-dependent net",
-    ),
-    "correlation": (
-        "on prefix sums the correlation is strong over nets of all three ways together",
-        "on mazes accuracy rises strongly with path independence",
-        "on prefix sums implicit gradients improve path independence, against plain iteration and backpropagation",
-    ),
-    "training_convergence": ("implicit function theorem: at the size and the budget of training it has not converged",),
-    "solver_residuals": ("both solvers are as accurate",),
+QUOTED = {  # ids of the claims in the table of the main README, by figure
+    "trajectories": ("paths_meet_unroll", "paths_stay_apart_no_injection"),
+    "ood_mazes": ("generalises_settled",),
+    "more_iterations": ("high_aa_does_not_get_worse", "low_aa_gets_worse"),
+    "interventions": ("mixed_raises_alignment", "mixed_raises_partial_score", "penalty_on_the_trend_line"),
+    "stress_test": ("accuracy_under_attack_Mazes_path_independent", "accuracy_under_attack_Mazes_path_dependent"),
+    "correlation": ("strings_all", "mazes_all", "implicit_gradients_improve_alignment"),
+    "training_convergence": ("unconverged_implicit",),
+    "solver_residuals": ("solvers_are_as_accurate",),
 }
 
 
@@ -79,20 +65,20 @@ def shipped() -> dict[str, list[Run]]:
 
 
 @cache
-def judged() -> list[tuple[Study, Claim]]:
+def judged() -> list[tuple[Figure, Claim]]:
     store = Store(HERE / LAPTOP.name)
-    return [(study, claim) for study in STUDIES.values() for claim in store.claims(study)]
+    return [(figure, claim) for figure in FIGURES.values() for claim in store.claims(figure)]
 
 
 @cache
 def costs() -> tuple[dict[str, Cost], Cost, dict[str, Cost], float]:
     """By figure, in total, by task, and the seconds of measuring attacks."""
     store = Store(HERE / LAPTOP.name)
-    nets = {name: nets_behind(store, study, LAPTOP) for name, study in STUDIES.items()}
-    blocks = {name: store.blocks(study) for name, study in STUDIES.items()}
+    nets = {name: trained_nets(store, figure.plan(LAPTOP)) for name, figure in FIGURES.items()}
+    blocks = {name: store.blocks(figure) for name, figure in FIGURES.items()}
     every = [net for found in nets.values() for net in found], [block for found in blocks.values() for block in found]
     attacks = cost((), (block for block in every[1] if block.settings["measure"] == Stress.__name__))
-    return {name: cost(nets[name], blocks[name]) for name in STUDIES}, cost(*every), cost_by_task(*every), attacks.total
+    return {name: cost(nets[name], blocks[name]) for name in FIGURES}, cost(*every), cost_by_task(*every), attacks.total
 
 
 def recipes() -> str:
@@ -171,23 +157,23 @@ def digits(score: float) -> str:
 
 def claims() -> str:
     """Every claim."""
-    return claim_table((study, claim, claim.remark) for study, claim in judged())
+    return claim_table((figure, claim, claim.note) for figure, claim in judged())
 
 
 def quoted() -> str:
     """The claims in the main README."""
-    rows = [(study, claim, "") for study, claim in judged() if claim.statement in QUOTED.get(study.name, ())]
-    missing = {text for texts in QUOTED.values() for text in texts} - {claim.statement for _, claim, _ in rows}
+    rows = [(figure, claim, "") for figure, claim in judged() if claim.id in QUOTED.get(figure.name, ())]
+    missing = {id_ for ids in QUOTED.values() for id_ in ids} - {claim.id for _, claim, _ in rows}
     assert not missing, f"QUOTED names claims that do not exist: {missing}"
     return claim_table(rows)
 
 
-def claim_table(rows: Iterable[tuple[Study, Claim, str]]) -> str:
+def claim_table(rows: Iterable[tuple[Figure, Claim, str]]) -> str:
     return table(
         ("in the paper", "claim", "paper", "measured", "verdict"),
         (
-            (study.figure, claim.statement, claim.paper, claim.measured, f"{claim.verdict}. {remark}".strip(" ."))
-            for study, claim, remark in rows
+            (figure.place, claim.statement, claim.paper, claim.measured, f"{claim.verdict}. {remark}".strip(" ."))
+            for figure, claim, remark in rows
         ),
     )
 
@@ -197,7 +183,7 @@ def verdicts() -> str:
     paper = [claim for _, claim in judged() if claim.of_the_paper]
     counts = Counter(claim.verdict for claim in paper)
     return (
-        f"Of the paper's {len(paper)} claims in {len({study.name for study, _ in judged()})} figures and tables, "
+        f"Of the paper's {len(paper)} claims in {len({figure.name for figure, _ in judged()})} figures and tables, "
         f"{counts[Verdict.HOLDS]} hold, {counts[Verdict.FAILS]} do not hold and {counts[Verdict.OPEN]} are "
         f"inconclusive. The report also judges {len(judged()) - len(paper)} claims of our own.\n"
     )
@@ -219,11 +205,11 @@ def figures() -> str:
     """One line per figure."""
     by_figure = costs()[0]
     rows = []
-    for study in STUDIES.values():
-        counts = Counter(claim.verdict for found, claim in judged() if found is study)
-        one = by_figure[study.name]
+    for figure in FIGURES.values():
+        counts = Counter(claim.verdict for found, claim in judged() if found is figure)
+        one = by_figure[figure.name]
         numbers = (one.nets, f"{one.training / 60:.0f}", f"{one.measuring / 60:.0f}")
-        rows.append((f"`{study.name}`", study.figure, *numbers, *(counts[verdict] for verdict in Verdict)))
+        rows.append((f"`{figure.name}`", figure.place, *numbers, *(counts[verdict] for verdict in Verdict)))
     return table(("name", "in the paper", "nets", "training", "measuring", *map(str, Verdict)), rows)
 
 

@@ -6,7 +6,7 @@ import time
 from explorer_server import SMALL, events
 from playwright.sync_api import Page, expect
 
-SIDE, MARGIN = 11, 6  # places of a 9x9 maze with its walls, and pixels around it
+SIDE, MARGIN = 11, 6  # places per row of a 9x9 maze with its walls, and pixels around it
 OVER = re.compile("Right from step|Not right within|then wrong|not judged")
 MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 9, "seed": 1}, "steps": 1}
 
@@ -19,7 +19,7 @@ def opened(page: Page, address: str, view: str = SMALL) -> None:
 
 
 def place_of(page: Page, place: int, side: str = "left") -> tuple[float, float]:
-    """Where on the page a place of the maze is."""
+    """The coordinates of a place of the maze on the page."""
     box = page.locator(f"#answer-{side}").bounding_box()
     assert box
     size = (box["width"] - 2 * MARGIN) / SIDE
@@ -28,10 +28,10 @@ def place_of(page: Page, place: int, side: str = "left") -> tuple[float, float]:
 
 
 def until(page: Page, expression: str) -> None:
-    """Wait for what a script says; the page's own policy forbids Playwright to wait there."""
+    """Wait until an expression is true. Playwright's own wait is forbidden by the page's security policy."""
     begin = time.monotonic()
     while not page.evaluate(expression):
-        assert time.monotonic() - begin < 30, f"not so after 30 s: {expression}"
+        assert time.monotonic() - begin < 30, f"still false after 30 s: {expression}"
         time.sleep(0.05)
 
 

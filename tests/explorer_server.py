@@ -1,4 +1,4 @@
-"""A running explorer with a few nets, and a real browser: started once, when the first test asks for them."""
+"""A running explorer with a few nets, and a real browser: started once, for the first test that needs them."""
 
 import json
 import re
@@ -19,14 +19,14 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 RESULTS = Path(__file__).parent.parent / "results"
 NETS = ["mazes/fast", "mazes/path_dependent", "prefix_sum/fast", "prefix_sum/path_dependent", "matrix_inversion/fast"]
-SMALL = "#task=mazes&difficulty=9&seed=1&steps=30&restarts=-1"  # a view that is quickly there
-FREED = 10.0  # seconds: a solve ends within one, which a busy machine may stretch; by itself it takes minutes
+SMALL = "#task=mazes&difficulty=9&seed=1&steps=30&restarts=-1"  # a view that loads quickly
+FREED = 10.0  # seconds in which a stopped solve must end; one that is not stopped takes minutes
 expect.set_options(timeout=30_000)  # the machine may be busy
 
 
 def chromium() -> str:
     found = shutil.which("chromium")
-    assert found, "these tests drive Debian's Chromium, which is not installed: run `make browser`"
+    assert found, "Chromium is not installed: run `make browser`"
     return found
 
 
@@ -37,7 +37,7 @@ def copy_nets(root: Path) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of nets, with a report and a figure; and beside it something that is nobody's business."""
+    """A folder of nets with a report and a figure, beside a folder that the explorer must not open."""
     root = tmp_path_factory.mktemp("explorer") / "results"
     copy_nets(root)
     (root.parent / "secret").mkdir()
@@ -53,7 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     points = [
         {"net": "prefix_sum/fast/seed-0", "x": 1.0, "y": 1.0, "label": "settles"},
         {"net": "prefix_sum/path_dependent/seed-0", "x": 0.4, "y": 0.2, "label": "does not"},
-        {"net": "prefix_sum/gone/seed-0", "x": 0.7, "y": 0.5, "label": "away"},
+        {"net": "prefix_sum/missing/seed-0", "x": 0.7, "y": 0.5, "label": "missing"},
         {"net": "prefix_sum/fast/seed-0", "x": None, "y": 0.5, "label": "no number"},
     ]
     figure = {"title": "Accuracy and AA", "x": "AA", "y": "accuracy", "points": points}
@@ -91,7 +91,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, explorer: str) -> Iterator[Page]:
-    """A page of its own. Errors in its console, and requests to anybody else, fail the test."""
+    """A new page. Errors in its console, and requests to other hosts, fail the test."""
     context = browser.new_context(viewport={"width": 1360, "height": 900}, reduced_motion="reduce")
     page = context.new_page()
     wrong = watch(page, urlsplit(explorer).netloc)
@@ -101,22 +101,22 @@ def page(browser: Browser, explorer: str) -> Iterator[Page]:
 
 
 def watch(page: Page, host: str) -> list[str]:
-    """A list that fills with what must not happen."""
+    """A list that collects errors, and requests to other hosts."""
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
 
-    def asked(address: str) -> None:
+    def check(address: str) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("data", "blob", "file") and parts.netloc != host:
-            wrong.append(f"asked {address}")
+            wrong.append(f"requested {address}")
 
-    page.on("request", lambda request: asked(request.url))
+    page.on("request", lambda request: check(request.url))
     return wrong
 
 
 def called(address: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    """Status and JSON of a request; a body that is no bytes is sent as JSON."""
+    """Status and JSON of a request; a body that is not bytes is sent as JSON."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(address, data, headers or {})
     try:
@@ -141,6 +141,6 @@ def solves(explorer: str) -> int:
 def wait_until_left(explorer: str, count: int) -> None:
     begin = time.monotonic()
     while solves(explorer) > count:
-        assert time.monotonic() - begin < FREED, "a solve that nobody watches goes on"
+        assert time.monotonic() - begin < FREED, "a solve without a reader did not stop"
         time.sleep(0.02)
     assert solves(explorer) == count

@@ -1,8 +1,8 @@
-"""What studies say about rows that tests have made."""
+"""What figures claim about rows that tests have made."""
 
-from equilibria.reproduction import STUDIES
+from equilibria.reproduction import FIGURES
 
 
 def verdicts(study: str, rows: list[dict]) -> list[str]:
     """Of its claims, in their order."""
-    return [str(claim.verdict) for claim in STUDIES[study].claims(rows)]
+    return [str(claim.verdict) for claim in FIGURES[study].claims(rows)]

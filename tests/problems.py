@@ -54,14 +54,14 @@ def tanh_cell(
 
 
 def rotation(z: Tensor, *, period: int) -> Tensor:
-    """The plane turned by 1/period of a circle: a cycle of exactly that period through every state but 0."""
+    """Rotates the plane by 1/period of a circle: every state but 0 is on a cycle of exactly that period."""
     angle = torch.tensor(2 * torch.pi / period, dtype=torch.float64)
     turn = torch.stack((torch.cos(angle), -torch.sin(angle), torch.sin(angle), torch.cos(angle))).view(2, 2)
     return z @ turn.to(z.dtype).T
 
 
 def attracting_cycle(z: Tensor, *, period: int, pull: float = 0.5) -> Tensor:
-    """A rotation that also pulls the radius towards 1, so that a whole region falls into one cycle."""
+    """A rotation that also pulls the radius towards 1, so that the cycle at radius 1 is attracting."""
     turned = rotation(z, period=period)
     radius = turned.norm(dim=1, keepdim=True)
     return turned * (radius + pull * (1 - radius)) / radius
@@ -78,15 +78,15 @@ def expanding(z: Tensor) -> Tensor:
 
 
 def integrator(z: Tensor) -> Tensor:
-    """Path dependent: never settles, and where it is depends on where it began."""
+    """Path dependent: never settles, and its state depends on where it started."""
     return z + 1
 
 
 def two_basins(z: Tensor) -> Tensor:
-    """Settles on +1 or -1, whichever side it began on."""
+    """Settles on +1 or -1, depending on the side it starts on."""
     return z + 0.5 * z * (1 - z * z)
 
 
 def remembers(z: Tensor) -> Tensor:
-    """Path dependent: stays wherever it is put."""
+    """Path dependent: the identity."""
     return z

@@ -1,4 +1,4 @@
-"""Fixtures: a finished reproduction of the small study, and copies of it to change."""
+"""Fixtures: a finished reproduction of the small figure, and copies of it to change."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_study import COMMAND, SCRIPT, Small
 
-from equilibria.reproduction import STUDIES
+from equilibria.reproduction import FIGURES
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +23,5 @@ def made(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def copy(made, tmp_path, monkeypatch) -> Path:
-    monkeypatch.setitem(STUDIES, "small", Small())
+    monkeypatch.setitem(FIGURES, "small", Small())
     return Path(shutil.copytree(made, tmp_path / "copy"))

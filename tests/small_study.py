@@ -1,4 +1,4 @@
-"""A study of three nets that takes seconds; `python small_study.py reproduce small` is a command line that knows it."""
+"""A figure of three nets that takes seconds; `python small_study.py reproduce small` is a command line with it."""
 
 import json
 import os
@@ -8,15 +8,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction import SCALES, STUDIES, Claim, Measure, Member, Row, Scale, Step, Study
+from equilibria.reproduction import (
+    FIGURES,
+    SCALES,
+    Category,
+    Claim,
+    Field,
+    Figure,
+    Kind,
+    Measure,
+    Part,
+    Place,
+    Planned,
+    Row,
+    Scale,
+)
 from equilibria.reproduction.engine.claims import difference, judge
 from equilibria.reproduction.engine.drawing import figure
-from equilibria.reproduction.engine.figure import everything, values
+from equilibria.reproduction.engine.figure import every, values
 from equilibria.reproduction.measures.profile import Profile
-from equilibria.reproduction.nets import in_way
+from equilibria.reproduction.nets import figure_net, in_way
 from equilibria.solvers import Anderson
 from equilibria.training import Recipe
 
@@ -35,6 +49,10 @@ class Slow(Measure):
 
     unit: int = 1
 
+    @property
+    def fields(self):
+        return {"weights": Field(Kind.COUNT)}
+
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         time.sleep(float(os.environ.get("SLOW_SECONDS", "0")))
         return [{"weights": self.unit * sum(parameter.numel() for parameter in model.parameters())}]
@@ -44,32 +62,36 @@ class Slow(Measure):
 class Broken(Measure):
     """Cannot be made."""
 
+    @property
+    def fields(self):
+        return {}
+
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         raise RuntimeError("this cannot be measured")
 
 
 @dataclass(frozen=True)
-class Small(Study):
+class Small(Figure):
     """`rate` changes one of its nets; `measures` are all made of all nets."""
 
     name = "small"
-    figure = "Figure 0"
+    places = (Place(Part.FIGURE, 0),)
     title = "A <small> study"
     setting = "Three nets & two measures."
     rate: float = 1e-3
     measures: tuple[Measure, ...] = (Profile((8,), 6, 2, 6, (4,)), Slow())
 
-    def plan(self, scale: Scale) -> list[Step]:
-        base = replace(scale.strings, name="small")
-        changed = replace(base, name="small, seed 1", seed=1, optim=replace(base.optim, lr=self.rate))
+    def plan(self, scale: Scale) -> list[Planned]:
+        base = scale.strings
+        changed = replace(base, seed=1, optim=replace(base.optim, lr=self.rate))
         nets = [
-            Member("unroll", base),
-            Member("unroll", changed),
-            Member("solver", in_way(replace(base, name="small, solver"), "solver", through=Anderson(memory=3))),
+            figure_net(Category.UNROLL, base),
+            figure_net(Category.UNROLL, changed),
+            figure_net(Category.SOLVER, in_way(base, Category.SOLVER, through=Anderson(memory=3))),
         ]
-        return everything(nets, *self.measures)
+        return every(nets, *self.measures)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, axes = figure()
         axes[0, 0].plot(values(rows, "alignment"))
         return drawn
@@ -77,12 +99,15 @@ class Small(Study):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         aligned = [row["alignment"] for row in rows if "alignment" in row]
         estimate = difference([1.0] * 6, 2 * aligned)
-        told = [judge("AA is below one & can be <measured>", estimate, above=0.0, paper="0.5", remark="a remark")]
-        return [*told, judge("AA is above one", estimate, below=0.0)]
+        statement = "AA is below one & can be <measured>"
+        return [
+            judge("below_one", statement, estimate, above=0.0, paper="0.5", remark="a remark"),
+            judge("above_one", "AA is above one", estimate, below=0.0),
+        ]
 
 
 if __name__ == "__main__":
     from equilibria.cli import main
 
-    STUDIES["small"] = Small()
+    FIGURES["small"] = Small()
     sys.exit(main(sys.argv[1:]))

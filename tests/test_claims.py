@@ -124,20 +124,20 @@ def test_no_area_without_enough_nets_or_both_kinds_of_answers():
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(low, high, above, below):
     estimate = Estimate((low + high) / 2, low, high, 9)
-    assert judge("", estimate, above=0.0).verdict is above
-    assert judge("", estimate, below=0.0).verdict is below
+    assert judge("id", "", estimate, above=0.0).verdict is above
+    assert judge("id", "", estimate, below=0.0).verdict is below
 
 
 def test_few_units_and_none_at_all_are_no_evidence():
     few = list(range(FEWEST - 1))
     for estimate in (mean(few), mean([]), rank_correlation(few, few), rank_correlation([], []), difference(few, few)):
-        claim = judge("", estimate, above=-100.0)
+        claim = judge("id", "", estimate, above=-100.0)
         assert claim.verdict is Verdict.OPEN
         assert claim.low is None
 
 
 def test_one_bound_and_no_more():
     with pytest.raises(ValueError, match="one bound"):
-        judge("", mean([1.0]), above=0.0, below=1.0)
+        judge("id", "", mean([1.0]), above=0.0, below=1.0)
     with pytest.raises(ValueError, match="one bound"):
-        judge("", mean([1.0]))
+        judge("id", "", mean([1.0]))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from equilibria import Broyden, Implicit
+from equilibria import Anderson, Broyden, Implicit
 from equilibria.cli import main
 from equilibria.tasks import EdgeCopy
-from equilibria.training import RECIPES, Fixed, Pretraining, Run
+from equilibria.training import RECIPES, Fixed, Normal, Pretraining, Run
 
 FEW = [
     *["--optim.steps", "4", "--optim.batch", "4", "--net.width", "8", "--evaluation.at", "6", "5"],
@@ -50,6 +50,16 @@ def test_train_prints_json_for_programs(tmp_path):
     assert (tmp_path / summary["folder"] / "model.safetensors").is_file()
     assert summary["folder"] == f"runs/{summary['id']}"
     assert [one["difficulty"] for one in summary["measurements"]] == [6, 8]
+
+
+def test_flags_may_come_before_the_recipe(tmp_path, run):
+    for name in ("prefix_sum/fast", str(run / "recipe.json")):
+        out = tmp_path / Path(name).name
+        before = ["--seed", "3", "--solver", "anderson", "--name", "mazes/fast", "--out", str(out), *FEW]
+        assert main(["train", *before, name, "--start", "normal"]) == 0
+        recipe = Run(out).recipe
+        assert (recipe.seed, recipe.name, recipe.net) == (3, "mazes/fast", Run(run).recipe.net)
+        assert (recipe.solver, recipe.start) == (Anderson(), Normal())
 
 
 def test_every_kind_of_change_arrives(tmp_path):
@@ -148,15 +158,15 @@ def test_list_runs(run, capsys):
     ("arguments", "words"),
     [
         (["train", "prefix_sm/fast"], "there is no recipe 'prefix_sm/fast'; did you mean prefix_sum/fast"),
-        (["train", "--seed", "1", "mazes/fast"], "name a recipe first: equilibria train RECIPE"),
-        (["train"], "name a recipe first"),
+        (["train", "--seed", "1", "mazs/fast"], "name a recipe: equilibria train RECIPE"),
+        (["train"], "name a recipe: equilibria train RECIPE"),
         (["train", "prefix_sum/fast", "--solver"], "--solver takes the name of one kind, got nothing"),
         (["train", "no/such/file.json"], "no such file or run folder"),
         (["train", "prefix_sum/fast", "--net", "cnn"], "net cannot be 'cnn'"),
         (["train", "prefix_sum/fast", "--pretraining", "yes"], "set --pretraining.steps"),
         (["train", "prefix_sum/fast", "--threads", "-1"], "--threads must be from 0 to"),
-        (["evaluate", "nowhere"], "nowhere is not the folder of a run"),
-        (["evaluate", "nowhere", "--check", "--examples", "3"], "leave out --at and --examples"),
+        (["evaluate", "nowhere"], "nowhere is not a run folder"),
+        (["evaluate", "nowhere", "--check", "--examples", "3"], "remove --at and --examples"),
     ],
 )
 def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, capsys):
@@ -195,7 +205,7 @@ def test_control_c_saves_and_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130
-    assert "to go on: equilibria train run" in errors
+    assert "to resume: equilibria train run" in errors
     assert len(list((tmp_path / "run").glob("state-*"))) >= 1
 
 

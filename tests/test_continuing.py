@@ -1,4 +1,4 @@
-"""Going on from a solution: who continues, with which memory, and to what end."""
+"""Continuing a solution: which rows continue, with which memory, and with what result."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_a_stricter_tolerance_refines():
     assert (fine.steps > rough.steps).all()
 
 
-def test_what_has_settled_stays():
+def test_settled_rows_stay():
     rate = column(0.1, 0.999)
     f = lambda z, r: r * z + 1 - r  # noqa: E731
     first = solve(f, column(0.0, 0.0), rate, solver=PLAIN, budget=Budget(50, 1e-6))
@@ -48,7 +48,7 @@ def test_a_looser_tolerance_is_met_at_once():
 @pytest.mark.parametrize("solver", [Anderson(), Broyden()], ids=repr)
 @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
 def test_does_not_depend_on_the_others(solver, tol):
-    """Whatever the first budget let stop: alone = in a batch."""
+    """Whichever rows the first budget stopped: alone = in a batch."""
     f, u = tanh_cell(batch=8, radius=0.95)
     u = u * torch.logspace(-2, 1, 8, dtype=u.dtype)[:, None]
 
@@ -90,8 +90,8 @@ def test_with_the_whole_batch_after_rows_have_left(solver):
     assert torch.equal(whole.steps, compacted.steps)
 
 
-def test_images_keep_their_channels_side_by_side():
-    """States and injections in channels-last format stay in it, also after rows have left, and mean the same."""
+def test_images_stay_channels_last():
+    """States and injections in channels-last format keep it, also after rows have left."""
     weights = 0.1 * torch.randn(3, 3, 3, 3, generator=torch.Generator().manual_seed(1))
     formats = []
 

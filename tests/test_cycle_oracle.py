@@ -1,4 +1,4 @@
-"""Cycle detection against brute force on orbits of many kinds: what it says is true, and it says it when it should."""
+"""Cycle detection against brute force on orbits of many kinds: no false periods, and few missed ones."""
 
 import math
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from equilibria.core._cycles import LONGEST_PERIOD, WINDOW, Window
 
-STEPS = 4000  # of every orbit; transients are over by then, if they end at all
-TAIL = 400  # states that the oracle looks at
+STEPS = 4000  # of every orbit; long enough for transients to end
+TAIL = 400  # states that the oracle compares
 EACH = 125  # orbits of each of eight kinds: a thousand
 
 
@@ -43,7 +43,7 @@ def with_noise() -> Tensor:
 
 
 def after_transients() -> Tensor:
-    """Some are over, some are slow, and some have just begun to be small."""
+    """Transients that are over, slow, or have just become small."""
     slowness = 10 ** uniform(-5, -0.5, EACH, 1, seed=31)
     return patterns(30, 16) + normal(EACH, 3, seed=32) * (1 - slowness) ** time()
 
@@ -73,7 +73,7 @@ def logistic(low: float, high: float, seed: int) -> Tensor:
 
 
 def delayed() -> Tensor:
-    """What a solver with a memory can do and no map: come by the same state twice in one period, A B A C."""
+    """Orbits that pass the same state twice in one period, A B A C: possible only for a solver with a memory."""
     period = torch.randint(3, 9, (EACH,), generator=rng(80)) * 2
     phase = torch.randint(0, 16, (EACH,), generator=rng(82))
     places = (torch.arange(TAIL)[:, None] + phase) % period  # (TAIL, EACH)
@@ -93,7 +93,7 @@ KINDS = {
 
 
 def oracle(states: Tensor) -> Tensor:
-    """The smallest period, (batch,), of states (time, batch, n), trying all; 0 if there is none."""
+    """The smallest period, (batch,), of states (time, batch, n), by trying all; 0 if there is none."""
     extent = (states - states.mean(0)).norm(dim=2).amax(0)
     size = states.norm(dim=2).amax(0)
     same = torch.maximum(1e-7 * extent, 16 * torch.finfo(states.dtype).eps * size)
@@ -132,11 +132,11 @@ def test_nearly_all_are_found(verdicts):
     truth, found = (torch.cat(parts) for parts in zip(*verdicts.values(), strict=True))
     assert len(truth) == 1000
     promised = (truth > 0) & (truth <= LONGEST_PERIOD)
-    assert promised.sum() > 400, "and there are many to find"
-    assert (truth == 0).sum() > 200, "and many that are none"
+    assert promised.sum() > 400, "there must be many to find"
+    assert (truth == 0).sum() > 200, "and many without a period"
     assert (found == truth)[promised].double().mean() >= 0.99
 
 
-def test_the_oracle_knows_what_is_known(verdicts):
+def test_the_oracle_finds_known_periods(verdicts):
     assert verdicts["logistic map, period doubling"][0].unique().tolist()[:3] == [0, 2, 4]
     assert (verdicts["with noise"][0] == 0).all()

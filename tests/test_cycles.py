@@ -1,4 +1,4 @@
-"""Cycle detection on orbits whose period is known, and what must not be called a cycle."""
+"""Cycle detection on orbits whose period is known, and orbits that are not cycles."""
 
 import math
 
@@ -50,7 +50,7 @@ def test_a_thousand_orbits():
 @given(rate=st.floats(0.5, 0.99999), size=st.floats(1e-3, 1e3))
 @settings(max_examples=40, deadline=None)
 def test_slow_alternating_convergence_is_not_a_cycle(dtype, rate, size):
-    """z -> c - rate (z - c) jumps to and fro like a cycle of period 2, and still converges."""
+    """z -> c - rate (z - c) alternates like a cycle of period 2, but converges."""
     z0 = torch.full((1, 3), 3 * size, dtype=dtype)
     solution = solve(lambda z: size - rate * (z - size), z0, solver=Picard(), budget=Budget(300, tol=0.0))
     assert solution.period.item() in (0, 1)
@@ -90,7 +90,7 @@ def test_a_small_cycle_on_a_large_state_is_found():
 @pytest.mark.parametrize("period", range(2, 8))
 @pytest.mark.parametrize("steps", range(64, 71))
 def test_a_cycle_may_pass_by_zero(period, steps, dtype):
-    """Every `period` steps the state is zero up to rounding, so that its size says nothing of the orbit's."""
+    """Every `period` steps the state is zero up to rounding, so its norm says nothing about the size of the orbit."""
     turn = torch.tensor(2 * math.pi / period, dtype=dtype)
     c, s = torch.cos(turn), torch.sin(turn)
     centre = torch.randn(20, 2, generator=torch.Generator().manual_seed(0)).to(dtype)

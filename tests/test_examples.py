@@ -1,4 +1,4 @@
-"""Every example, and every Python block of README and docs, runs as it stands."""
+"""Every example, and every Python block of README and docs, runs without changes."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def test_example(example):
     assert run("-W", "error", str(example)).strip()
 
 
-def test_the_first_example_shows_all_three_fates():
+def test_the_first_example_shows_both_outcomes():
     output = run(str(EXAMPLES[0]))
     assert "converged" in output
     assert "cycling" in output
@@ -45,7 +45,7 @@ def test_code_blocks(page):
 
 
 def test_the_benchmark_runs(tmp_path):
-    """Not its times: its evaluation counts, which do not depend on the machine."""
+    """Tests evaluation counts, which do not depend on the machine, not times."""
     script = "import solvers; print([line.met for line in solvers.evaluations(rounds=1)])"
     finished = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT / "benchmarks", check=True

@@ -1,4 +1,4 @@
-"""Which nets and studies an explorer finds, and what becomes of those that cannot be shown."""
+"""Which nets and figures an explorer finds, and how it reports those that it cannot show."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from equilibria.explorer import application
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.figures import list_figures
-from equilibria.explorer.problem import CACHED_NUMBERS, SolveCache
+from equilibria.explorer.solve_stream import CACHED_NUMBERS, SolveCache
 from equilibria.explorer.views import VIEWS
 from equilibria.io.describe import to_data
 from equilibria.io.folders import KINDS
@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def another(root: Path, name: str, measurements: list) -> None:
-    """A net of which something else was measured."""
+    """A net with other measurements."""
     shutil.copytree(root / GOOD, root / name)
     summary = json.loads((root / name / "summary.json").read_text())
     (root / name / "summary.json").write_text(json.dumps(summary | {"measurements": measurements}))
@@ -39,7 +39,7 @@ def another(root: Path, name: str, measurements: list) -> None:
 @pytest.mark.parametrize(
     "odd", ["[]", "3", "{", '{"measurements": {}}', '{"measurements": [7]}', '{"measurements": [{"steps": 3}]}']
 )
-def test_a_net_that_cannot_be_described_is_told_of_and_takes_no_other_with_it(root, odd):
+def test_a_net_whose_summary_is_malformed_is_reported_and_the_others_are_listed(root, odd):
     another(root, "odd", [])
     (root / "odd" / "summary.json").write_text(odd)
     found = Catalogue([root]).data()
@@ -80,7 +80,7 @@ def test_a_folder_whose_name_is_not_valid_unicode_is_reported(root):
 
 
 def test_a_net_of_a_task_without_a_view_is_reported(root, monkeypatch):
-    """As the task of a plugin is, which nobody has drawn."""
+    """Such as the task of a plugin."""
     another(root, "odd", [])
     monkeypatch.delitem(VIEWS, "mazes")
     config = json.loads((root / "odd" / "config.json").read_text())
@@ -90,7 +90,7 @@ def test_a_net_of_a_task_without_a_view_is_reported(root, monkeypatch):
 
 
 def listed_with_one_problem(root: Path, problem: str) -> None:
-    """What a page is sent: the good net, and this problem."""
+    """A page receives the good net, and this problem."""
     with TestClient(application([root]), base_url="http://127.0.0.1") as client:
         found = client.get("/api/nets").json()
     assert [net["path"] for net in found["nets"]] == [GOOD]
@@ -113,7 +113,7 @@ def test_a_figure_that_cannot_be_sent_is_reported_and_the_others_are_listed(root
     assert "laptop/odd/points.json" in problem
 
 
-def test_scores_that_are_no_numbers_are_none(root):
+def test_measurements_that_are_not_numbers_are_none(root):
     another(root, "odd", [{"difficulty": 10, "steps": 5, "score": math.nan, "alignment": 10**400}])
     found = Catalogue([root]).data()
     (net,) = [net for net in found["nets"] if net["path"] == "odd"]
@@ -121,7 +121,7 @@ def test_scores_that_are_no_numbers_are_none(root):
     json.dumps(found, allow_nan=False)
 
 
-def test_a_net_that_was_not_measured_is_not_taken_for_a_path_dependent_one(root):
+def test_an_unmeasured_net_does_not_count_as_path_dependent(root):
     another(root, "edge_copy/unmeasured", [])
     another(root, "edge_copy/low", [{"difficulty": 10, "steps": 5, "score": 0.5, "alignment": 0.3}])
     task = Catalogue([root]).data()["tasks"]["edge_copy"]
@@ -129,12 +129,12 @@ def test_a_net_that_was_not_measured_is_not_taken_for_a_path_dependent_one(root)
     assert task["contrast"]
 
 
-def test_where_all_nets_are_path_independent_that_can_be_said(root):
+def test_a_task_without_a_path_dependent_net_has_no_contrast(root):
     assert not Catalogue([root]).data()["tasks"]["edge_copy"]["contrast"]
 
 
 @pytest.mark.parametrize("name", ["config.json", "summary.json", "recipe.json", "model.safetensors"])
-def test_files_that_are_links_to_elsewhere_are_not_opened(root, name):
+def test_links_to_files_outside_of_the_folder_are_not_opened(root, name):
     another(root, "odd", [])
     shutil.move(root / "odd" / name, root.parent / name)
     (root / "odd" / name).symlink_to(root.parent / name)
@@ -142,17 +142,17 @@ def test_files_that_are_links_to_elsewhere_are_not_opened(root, name):
     assert [net["path"] for net in found["nets"]] == [GOOD]
 
 
-def test_weights_are_looked_for_beside_their_description_only(root):
+def test_weights_must_be_in_the_folder_of_their_config(root):
     another(root, "odd", [])
     config = json.loads((root / "odd" / "config.json").read_text())
     config["weights"]["file"] = f"../{GOOD}/model.safetensors"
     (root / "odd" / "config.json").write_text(json.dumps(config))
     catalogue = Catalogue([root])
-    with pytest.raises(Exception, match="must lie in the same folder"):
+    with pytest.raises(Exception, match="must be a file in the same folder"):
         catalogue.model(catalogue.net("odd"))
 
 
-def test_studies_are_not_read_through_links_and_odd_points_are_left_out(root):
+def test_figures_are_not_read_through_links_and_odd_points_are_dropped(root):
     study = root / "50% #1" / "correlation"
     study.mkdir(parents=True)
     (study.parent / "report.html").write_text("<h1>Report</h1>")
@@ -171,8 +171,8 @@ def test_studies_are_not_read_through_links_and_odd_points_are_left_out(root):
     assert "strange" in problem
 
 
-def test_what_is_kept_for_later_has_a_bound():
-    """Four quarters of the memory: those that came last."""
+def test_the_cache_of_starts_is_bounded():
+    """It keeps the last four of nine entries, each a quarter of its size."""
     cache, quarter = SolveCache(), torch.zeros(CACHED_NUMBERS // 4)
     given = [(quarter.clone(),) for _ in range(9)]
     for number, states in enumerate(given):

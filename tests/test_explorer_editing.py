@@ -1,4 +1,4 @@
-"""Inputs changed by hand: with a mouse, with a finger, with the keyboard."""
+"""Editing inputs with a mouse, a finger, and the keyboard."""
 
 import base64
 import re
@@ -10,7 +10,7 @@ CORNER = 2 * SIDE + 2  # between four cells: always a wall
 
 
 def flips(page: Page) -> set[int]:
-    """The places that the address says were changed."""
+    """The edited places, from the address."""
     found, at = set(), 0
     for gap in (re.findall("flips=([^&]*)", page.evaluate("location.hash")) or [""])[0].split("."):
         if gap:
@@ -19,7 +19,7 @@ def flips(page: Page) -> set[int]:
     return found
 
 
-def test_walls_are_drawn_and_removed_and_a_maze_without_a_way_is_said_to_have_none(page, explorer):
+def test_walls_are_drawn_and_removed_and_a_maze_without_a_path_says_so(page, explorer):
     opened(page, explorer)
     maze = drawing(explorer)
     gap = maze["path"][1]
@@ -70,7 +70,7 @@ def test_bits_are_toggled(page, explorer):
 
 
 def test_a_fast_stroke_leaves_no_gap_and_does_not_undo_itself(page, explorer):
-    """Removes walls from a whole row, however few places the pointer is seen at, and comes by a second time."""
+    """Removes the walls of a whole row from few pointer events, and passes over it twice."""
     opened(page, explorer)
     row = [2 * SIDE + column for column in range(1, SIDE - 1)]
     there = base64.b64decode(drawing(explorer)["open"])
@@ -110,7 +110,7 @@ def test_a_finger_that_scrolls_draws_nothing_and_one_that_taps_does(browser: Bro
     context.close()
 
 
-def test_what_the_keyboard_changed_is_said_as_it_is_then(page, explorer):
+def test_a_change_by_keyboard_is_announced(page, explorer):
     opened(page, explorer, "#task=prefix_sum&difficulty=16&seed=0&steps=30&restarts=-1")
     page.locator("#answer-left").focus()
     page.keyboard.press("ArrowUp")

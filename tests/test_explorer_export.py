@@ -1,4 +1,4 @@
-"""The exported page: static files that work from a disk; and the command that makes them."""
+"""The exported page: static files that work from a disk, and the command that writes them."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def exported(runs, tmp_path_factory):
     return folder
 
 
-def test_it_plays_from_a_disk(exported, browser: Browser):
+def test_it_works_from_a_disk(exported, browser: Browser):
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     page = context.new_page()
     wrong = watch(page, "nowhere")
@@ -42,7 +42,7 @@ def test_it_plays_from_a_disk(exported, browser: Browser):
     assert wrong == []
 
 
-def test_it_holds_what_was_chosen_and_nothing_else(exported):
+def test_it_contains_only_what_was_chosen(exported):
     index = json.loads((exported / "index.js").read_text().removeprefix("window.explorerIndex = ").rstrip(";\n"))
     assert [net["path"] for net in index["nets"]["nets"]] == ["mazes/fast/seed-0", "mazes/path_dependent/seed-0"]
     assert len(index["recordings"]) == 2 * 2 * 2 * 2  # nets, seeds, starts; a solve and a diagnosis
@@ -66,7 +66,7 @@ def test_nothing_is_overwritten(exported, runs, capsys):
         (["--export", "{new}", "--steps", "5000"], "from 1 to 2000"),
     ],
 )
-def test_misuse_is_told_with_the_remedy(runs, tmp_path, capsys, arguments, reason):
+def test_misuse_is_reported_with_the_remedy(runs, tmp_path, capsys, arguments, reason):
     arguments = [argument.format(new=tmp_path / "new") for argument in arguments]
     assert main(["explore", str(runs), *arguments]) == 1
     assert reason in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The explorer's page, driven in a real browser as people use it."""
+"""The explorer's page, in a real browser."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def test_it_opens_with_two_nets_that_differ(page, explorer):
     expect(page.locator("#net-right")).to_have_value("mazes/path_dependent/seed-0")
     expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
     expect(page.locator("#answer-left")).to_have_attribute("aria-label", re.compile("places marked as path"))
-    assert page.evaluate("document.fonts.size") == 0, "no font is loaded from anywhere"
+    assert page.evaluate("document.fonts.size") == 0, "the page loads no font"
 
 
 def test_without_a_link_it_opens_a_maze_larger_than_any_in_training(page, explorer):
@@ -31,7 +31,7 @@ def test_without_a_link_it_opens_a_maze_larger_than_any_in_training(page, explor
     expect(page.locator("#steps")).to_have_value("400")
 
 
-def test_steps_are_scrubbed_with_the_pointer_and_the_keyboard(page, explorer):
+def test_steps_are_chosen_with_the_pointer_and_the_keyboard(page, explorer):
     opened(page, explorer)
     rail = page.locator("#step").bounding_box()
     page.mouse.click(rail["x"] + rail["width"] / 2, rail["y"] + rail["height"] / 2)
@@ -61,7 +61,7 @@ def test_it_plays_and_pauses(browser: Browser, explorer):
     context.close()
 
 
-def test_solvers_and_starts_are_switched(page, explorer):
+def test_solvers_and_starts_can_be_changed(page, explorer):
     opened(page, explorer)
     page.select_option("#solver", "broyden")
     expect(page.locator("#chips-left")).to_contain_text("Broyden(memory=50)")
@@ -85,7 +85,7 @@ def test_a_diagnosis_appears_beside_the_answer(page, explorer):
     expect(page.get_by_role("button", name="zoom out")).to_be_visible()
 
 
-def test_a_link_shows_the_same_view_to_somebody_else(page, browser, explorer):
+def test_a_link_shows_the_same_view_in_another_browser(page, browser, explorer):
     opened(page, explorer)
     page.mouse.click(*place_of(page, 2 * SIDE + 2))
     page.select_option("#solver", "anderson")
@@ -132,7 +132,7 @@ def test_it_fits_a_phone(browser, explorer):
     opened(page, explorer)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     left, right = (page.locator(f"#answer-{side}").bounding_box() for side in ("left", "right"))
-    assert right["y"] > left["y"] + left["height"], "one below the other"
+    assert right["y"] > left["y"] + left["height"], "the panes are stacked"
     assert left["width"] > 300
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.click("#theme")
@@ -157,10 +157,10 @@ def test_the_keyboard_alone_is_enough(page, explorer):
         if page.evaluate("document.activeElement.id") == "answer-left":
             break
     expect(page.locator("#answer-left")).to_be_focused()
-    for key in ("ArrowUp", "ArrowLeft", "ArrowUp"):  # the first puts the cursor into the middle
+    for key in ("ArrowUp", "ArrowLeft", "ArrowUp"):  # the first one puts the cursor in the middle
         page.keyboard.press(key)
     expect(page.locator("#under-cursor")).to_have_text(re.compile("row 5, column 5"))
-    for side in ("left", "right"):  # the ends of the solves take nothing away, not even from each other
+    for side in ("left", "right"):  # neither announcement replaces the other
         expect(page.locator("#spoken")).to_contain_text(f"{side} net: ")
     expect(page.locator("#under-cursor")).to_have_text(re.compile("row 5, column 5"))
     page.keyboard.press("Space")
@@ -182,7 +182,7 @@ def test_everything_has_a_name_for_screen_readers(page, explorer):
     assert page.locator("html").get_attribute("lang") == "en"
 
 
-def test_what_is_refused_is_said_in_the_page(page, explorer):
+def test_the_page_shows_why_a_request_is_refused(page, explorer):
     page.goto(f"{explorer}/{SMALL.replace('difficulty=9', 'difficulty=10')}")
     expect(page.locator("#message")).to_contain_text("odd number")
     page.goto("about:blank")
@@ -201,10 +201,10 @@ def test_what_is_refused_is_said_in_the_page(page, explorer):
     expect(page.locator("#message")).to_be_hidden()
 
 
-def test_studies_open_their_nets(page, explorer):
+def test_figures_open_their_nets(page, explorer):
     with page.expect_response(lambda response: response.url.endswith("figure.svg")) as figure:
         page.goto(f"{explorer}/#tab=studies")
-    assert figure.value.ok, "a report brings its own pictures"
+    assert figure.value.ok, "a report loads its own images"
     expect(page.get_by_role("heading", name="Accuracy and AA")).to_be_visible()
     frame = page.frame_locator("iframe")
     expect(frame.get_by_role("heading")).to_have_text("What was reproduced")
@@ -214,8 +214,8 @@ def test_studies_open_their_nets(page, explorer):
     expect(page.locator("#verdict-right")).to_have_text(OVER)
 
 
-def test_a_lost_connection_leaves_no_solve_behind(page, explorer):
-    """What is asked for while there is none is asked for once it is back, and once only."""
+def test_requests_during_a_lost_connection_are_sent_once(page, explorer):
+    """They are sent after reconnecting, and not twice."""
     opened(page, explorer)
     view = "#task=mazes&difficulty=59&seed=2&steps=2000&restarts=-1"
     page.evaluate(f"explorer.transport.socket.close(); location.hash = {view!r}")
@@ -233,13 +233,13 @@ def test_a_link_with_the_former_name_of_restarts_shows_the_same_view(page, explo
     expect(page.locator("#chips-left")).to_contain_text("AA of this input")
 
 
-def test_a_link_to_a_step_that_is_not_there_shows_one_that_is(page, explorer):
+def test_a_link_to_a_step_out_of_range_shows_the_nearest_one(page, explorer):
     for asked, shown in ((-3, "0 / 30"), (99_999, "30 / 30"), (7.5, "7 / 30")):
         opened(page, explorer, f"{SMALL}&step={asked}")
         expect(page.locator("#step-number")).to_have_text(shown)
 
 
-def test_a_link_keeps_what_is_seen_from_near(page, explorer):
+def test_a_link_keeps_the_zoom(page, explorer):
     opened(page, explorer)
     page.get_by_role("button", name="zoom in").last.click()
     expect(page).to_have_url(re.compile("zoom=right"))

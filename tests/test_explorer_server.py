@@ -1,4 +1,4 @@
-"""The explorer's server: what it streams, whom it refuses, and how it shares its time."""
+"""The explorer's server: what it streams, what it refuses, and how it shares the processor."""
 
 import base64
 import json
@@ -44,7 +44,7 @@ def test_a_solve_is_streamed_step_by_step_as_the_library_solves_it(explorer, run
     assert [event["event"] for event in found[:2]] == ["input", "opened"]
     assert found[-1]["event"] == "done"
     frames = [event for event in found if event["event"] == "frames"]
-    assert frames[0]["count"] == 1, "the first answer does not wait for others"
+    assert frames[0]["count"] == 1, "the first answer is sent at once"
     assert sum(event["count"] for event in frames) == 21
     model = load(runs / "mazes/fast/seed-0")
     batch = Mazes().sample(1, 9, torch.Generator().manual_seed(1))
@@ -63,13 +63,13 @@ def test_every_start_and_solver(explorer, solver, kind):
     assert len(columns(found, "residual")) == 13
 
 
-def test_a_tolerance_ends_a_solve_early(explorer):
+def test_a_tolerance_stops_a_solve_early(explorer):
     found = events(explorer, {"net": "prefix_sum/fast/seed-0", "input": {"difficulty": 8}, "steps": 500, "tol": 1e-3})
     assert found[-1]["status"] == "converged"
     assert len(columns(found, "residual")) == found[-1]["steps"] + 1 < 200
 
 
-def test_a_diagnosis_tells_the_two_nets_apart(explorer):
+def test_a_diagnosis_distinguishes_the_two_nets(explorer):
     scores = {}
     for name in ("fast", "path_dependent"):
         request = {"net": f"mazes/{name}/seed-0", "input": {"difficulty": 13, "seed": 6}, "steps": 60}
@@ -121,7 +121,7 @@ def test_a_diagnosis_tells_the_two_nets_apart(explorer):
         (404, {"net": None}),
     ],
 )
-def test_what_is_refused_is_told_why(explorer, status, change):
+def test_a_bad_request_is_refused_with_a_reason(explorer, status, change):
     request = {**MAZE, **change}
     with socket(explorer) as page:
         page.send(json.dumps({"id": 3, **request}))
@@ -130,7 +130,7 @@ def test_what_is_refused_is_told_why(explorer, status, change):
     code, found = called(f"{explorer}/api/think", request)
     assert code == found["status"] == status
     assert len(found["reason"]) > 20
-    assert called(f"{explorer}/api/health")[0] == 200, "the server stays up"
+    assert called(f"{explorer}/api/health")[0] == 200, "the server keeps running"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_foreign_hosts_and_origins_are_refused(explorer, headers):
             connect(address, additional_headers=headers).__enter__()
 
 
-def test_its_own_pages_are_welcome(explorer):
+def test_its_own_pages_are_accepted(explorer):
     host = urlsplit(explorer).netloc
     assert called(f"{explorer}/api/nets", None, {"Origin": f"http://{host}"})[0] == 200
     port = host.rpartition(":")[2]
@@ -172,11 +172,11 @@ def test_its_own_pages_are_welcome(explorer):
     ["../secret/secret.json", "%2e%2e/secret/secret.json", "/etc/passwd", "elsewhere/secret.json",
      "mazes/fast/seed-0/model.safetensors", "laptop", "nothing.html", "%00.html", f"{'a' * 300}.html"],
 )  # fmt: skip
-def test_files_outside_the_studies_are_never_opened(explorer, path):
+def test_files_outside_of_the_reports_are_never_opened(explorer, path):
     assert called(f"{explorer}/studies/0/{path}")[0] == 404
 
 
-def test_studies_are_listed(explorer):
+def test_reports_and_figures_are_listed(explorer):
     code, found = called(f"{explorer}/api/studies")
     assert code == 200
     assert [report["address"] for report in found["reports"]] == ["studies/0/laptop/report.html"]
@@ -186,8 +186,8 @@ def test_studies_are_listed(explorer):
     assert "broken" in found["problems"][0]
 
 
-def test_eight_pages_are_answered_while_others_solve_for_long(explorer):
-    """And what nobody watches any more ends."""
+def test_eight_pages_are_answered_during_long_solves(explorer):
+    """And the solves of closed pages stop."""
     with ExitStack() as open_pages:
         watchers, pages = ([open_pages.enter_context(socket(explorer)) for _ in range(count)] for count in (4, 8))
         for number, page in enumerate(watchers):
@@ -203,7 +203,7 @@ def test_eight_pages_are_answered_while_others_solve_for_long(explorer):
     wait_until_left(explorer, 0)
 
 
-def test_a_new_request_of_the_same_number_replaces_the_old_one_and_cancelling_ends_it(explorer):
+def test_a_new_request_with_the_same_id_replaces_the_old_one_and_cancelling_stops_it(explorer):
     with socket(explorer) as page:
         for _ in range(5):
             page.send(json.dumps({"id": 1, **LONG}))
@@ -214,7 +214,7 @@ def test_a_new_request_of_the_same_number_replaces_the_old_one_and_cancelling_en
         wait_until_left(explorer, 0)
 
 
-def test_a_page_cannot_take_everything(explorer):
+def test_a_page_has_a_limited_number_of_solves(explorer):
     with socket(explorer) as page:
         for number in range(12):
             page.send(json.dumps({"id": number, **LONG}))
@@ -228,13 +228,13 @@ def test_a_page_cannot_take_everything(explorer):
     wait_until_left(explorer, 0)
 
 
-def test_a_reader_who_stops_reading_holds_a_solve_back_and_nothing_is_hoarded(explorer):
+def test_a_slow_client_pauses_its_own_solve(explorer):
     with socket(explorer) as page:
         page.send(json.dumps({"id": 1, "net": "mazes/fast/seed-0", "input": {"difficulty": 31}, "steps": 2000}))
         for _ in range(3):
             page.recv(timeout=30)
         time.sleep(2)
-        wait_until_left(explorer, 1)  # it waits for its reader
+        wait_until_left(explorer, 1)  # it is paused, not finished
     wait_until_left(explorer, 0)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of the solves of a page that is closed."""
+"""Closing a page stops its solves."""
 
 import re
 
@@ -6,7 +6,7 @@ from explorer_server import solves, wait_until_left
 from playwright.sync_api import expect
 
 
-def test_a_closed_tab_frees_its_solve(browser, explorer):
+def test_closing_a_page_stops_its_solves(browser, explorer):
     context = browser.new_context()
     page = context.new_page()
     page.goto(f"{explorer}/#task=mazes&difficulty=59&seed=1&steps=2000")

@@ -1,4 +1,4 @@
-"""How the explorer shows tasks: inputs are the task's own, edits do what they say, answers are painted as they are."""
+"""How the explorer shows tasks: inputs are those of the task, edits change them, and answers are painted correctly."""
 
 import threading
 import time
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equilibria.explorer.jobs import JobStopped, Scheduler, Turn
-from equilibria.explorer.limits import Refused
-from equilibria.explorer.views import VIEWS, Input, judge
+from equilibria.explorer.requests import Input, Refused
+from equilibria.explorer.views import VIEWS, judge
 from equilibria.explorer.views.maze import NO_PATH, SEVERAL_PATHS, shortest_paths
 from equilibria.tasks import TASKS, Mazes, PrefixSum, Task
 
@@ -30,7 +30,7 @@ def test_every_task_is_shown():
 
 
 @pytest.mark.parametrize("name", DIFFICULTY)
-def test_an_input_that_nobody_changed_is_the_task_s_own(name):
+def test_an_unedited_input_is_a_sample_of_the_task(name):
     for seed in range(3):
         batch = TASKS[name]().sample(1, DIFFICULTY[name], generator(seed))
         found = instance(name, seed=seed)
@@ -63,7 +63,7 @@ def test_toggled_bits(flips, seed):
     assert torch.equal(after.batch.y, (after.batch.x[:, 0] > 0).long().cumsum(1) % 2)
 
 
-def test_a_start_that_is_walled_in_has_no_way_out_and_that_is_said():
+def test_a_maze_without_a_path_is_not_judged_and_says_so():
     drawing = instance("mazes", seed=1).drawing
     gap = drawing["path"][1]
     found = instance("mazes", seed=1, flips=(gap,))
@@ -74,7 +74,7 @@ def test_a_start_that_is_walled_in_has_no_way_out_and_that_is_said():
     assert not right.any()
 
 
-def test_a_maze_with_several_shortest_ways_is_not_judged():
+def test_a_maze_with_several_shortest_paths_is_not_judged():
     side = 15
     everything = tuple(r * side + c for r in range(1, side - 1) for c in range(1, side - 1))
     before = instance("mazes", seed=1)
@@ -88,7 +88,7 @@ def _open(found, place: int, side: int) -> bool:
     return bool(found.batch.x[0, :, 2 * row + 1, 2 * column + 1].amax() > 0.5)
 
 
-def test_the_way_is_found_from_any_start_and_end():
+def test_the_path_is_found_from_any_start_and_end():
     drawing = instance("mazes", seed=2).drawing
     path = drawing["path"]
     moved = instance("mazes", seed=2, begin=path[-1], end=path[0])
@@ -97,7 +97,7 @@ def test_the_way_is_found_from_any_start_and_end():
     assert shorter.drawing["path"] == path[:-2]
 
 
-def test_shortest_ways_are_counted():
+def test_shortest_paths_are_counted():
     room = torch.zeros(5, 5, dtype=torch.bool)
     room[1:4, 1:4] = True
     assert shortest_paths(room, 6, 18).number == 6
@@ -121,7 +121,7 @@ def test_impossible_edits_are_refused(name, changes):
     assert refused.value.status == 422
 
 
-def test_numbers_are_negated_where_that_is_possible():
+def test_signs_of_numbers_are_changed():
     before, after = instance("edge_copy"), instance("edge_copy", flips=(5,))
     assert after.batch.x.flatten()[5] == -before.batch.x.flatten()[5]
     matrix = instance("matrix_inversion", flips=(1,))
@@ -137,12 +137,12 @@ def test_difficulties_beyond_the_limits_are_refused():
     VIEWS["prefix_sum"].check(PrefixSum(), Input(1024))
 
 
-def test_turns_are_taken_in_line_and_a_stopped_job_leaves_it():
+def test_jobs_wait_for_a_slot_and_a_stopped_job_leaves_the_queue():
     scheduler = Scheduler(1)
     first, second = Turn(scheduler, 0.0), Turn(scheduler, 0.0)
     with first:
         assert scheduler.free == 0
-        first.checkpoint()  # nobody waits, so it goes on
+        first.checkpoint()  # no job waits, so it continues
         second.stop()
         with pytest.raises(JobStopped), second:
             pass
@@ -152,7 +152,7 @@ def test_turns_are_taken_in_line_and_a_stopped_job_leaves_it():
     assert scheduler.free == 1
 
 
-def test_what_is_watched_goes_first_and_the_rest_does_not_wait_for_long():
+def test_interactive_jobs_go_first_and_background_jobs_do_not_wait_for_long():
     scheduler, order = Scheduler(1), []
     jobs = {name: Turn(scheduler, 0.0, interactive=name != "diagnosis") for name in ("diagnosis", "solve", "other")}
 

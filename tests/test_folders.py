@@ -1,4 +1,4 @@
-"""A model saved and loaded is the same model, and other weights are refused by name."""
+"""A saved and loaded model is the same model, and weights of another net raise."""
 
 import json
 
@@ -117,7 +117,7 @@ def test_damage_is_found(tmp_path):
 
 
 def test_a_description_cannot_run_code(tmp_path):
-    """Kinds come from the registries; a name that is not there is refused whatever it says."""
+    """Kinds come from the registries; a name that is not there raises."""
     equilibria.save(DenseNet(8).build(MatrixInversion(side=2)), tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())

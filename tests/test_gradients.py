@@ -1,4 +1,4 @@
-"""Every gradient against its closed form, and the ways in which gradients get lost elsewhere."""
+"""Every gradient against its closed form, and the ways in which gradients can get lost."""
 
 import gc
 import weakref
@@ -59,7 +59,7 @@ def test_backprop_reaches_the_start(solver):
 
 
 def replayed(f, z: Tensor, u: Tensor, *, memory: int, steps: int, last: int) -> Tensor:
-    """Anderson's method with weights by ordinary least squares, which no gradient goes through, nor the first steps."""
+    """Anderson's method with weights by least squares; no gradient through the weights or the first steps."""
     images, residuals = [], []
     for step in range(steps):
         if step == steps - last:
@@ -75,7 +75,7 @@ def replayed(f, z: Tensor, u: Tensor, *, memory: int, steps: int, last: int) -> 
 
 
 @pytest.mark.parametrize("last", [6, 4])
-def test_constant_weights_are_taken_as_given(last):
+def test_constant_weights_have_no_derivative(last):
     f, u = tanh_cell(batch=3, n=12)
     u.requires_grad_()
     start, solver = torch.zeros_like(u), Anderson(memory=3, ridge=0, constant_weights=True)
@@ -85,11 +85,11 @@ def test_constant_weights_are_taken_as_given(last):
     wanted = replayed(f, start, u, memory=3, steps=6, last=last)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
     of_found, of_usual, of_wanted = (torch.autograd.grad(z.sum(), u)[0] for z in (found, usual, wanted))
-    assert (of_found - of_usual).norm() > 1e-3 * of_usual.norm(), "the weights have a derivative, which is left out"
+    assert (of_found - of_usual).norm() > 1e-3 * of_usual.norm(), "the weights must have a derivative that is omitted"
     torch.testing.assert_close(of_found, of_wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_backprop_is_right_twice():
+def test_backprop_has_correct_second_derivatives():
     u = torch.randn(2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64, requires_grad=True)
     W = affine(n=3, radius=0.6).W.requires_grad_()
 
@@ -100,7 +100,7 @@ def test_backprop_is_right_twice():
     assert torch.autograd.gradgradcheck(fixed_point, (W, u))
 
 
-def test_implicit_refuses_to_be_differentiated_twice():
+def test_implicit_raises_for_second_derivatives():
     u = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
     z = Implicit().solve(lambda z, u: torch.tanh(z / 2 + u), 0 * u, u, solver=Picard(), budget=Budget(50, 1e-10)).z
     with pytest.raises(RuntimeError, match=r"cannot be differentiated twice.*use Backprop"):
@@ -109,7 +109,7 @@ def test_implicit_refuses_to_be_differentiated_twice():
 
 @pytest.mark.parametrize("solver", [Anderson(), Broyden()], ids=repr)
 def test_truncation_does_not_change_the_answer(solver):
-    """The solver's memory goes on from the part without gradients into the part with them."""
+    """The solver's memory continues from the part without gradients into the part with gradients."""
     f, u = tanh_cell()
     whole = Backprop().solve(f, torch.zeros_like(u), u, solver=solver, budget=Budget(20))
     cut = Backprop(last=8).solve(f, torch.zeros_like(u), u, solver=solver, budget=Budget(20))
@@ -134,7 +134,7 @@ def test_backprop_takes_every_step_while_it_records_and_stops_early_when_not(gra
 @pytest.mark.parametrize("solver", [*EVERY_SOLVER, Anderson(constant_weights=True)], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_backprop_long_past_convergence(solver, dtype):
-    """Moves at the level of rounding must not be divided by their own length."""
+    """Differences of the size of rounding errors must not be divided by their own norm."""
     for seed in range(4):
         f, u = tanh_cell(batch=16, n=8, radius=0.8, seed=seed, dtype=dtype)
         u.requires_grad_()
@@ -149,7 +149,7 @@ def test_backprop_long_past_convergence(solver, dtype):
         assert (grad - expected).norm() < 0.02 * expected.norm(), seed
 
 
-def test_the_backward_solve_can_be_read():
+def test_the_backward_solve_is_recorded():
     problem = affine(radius=0.9)
     u = problem.u.clone().requires_grad_()
     implicit = Implicit(Anderson(memory=3), Budget(10), scale=0.8)
@@ -199,7 +199,7 @@ def test_two_backwards_through_one_forward(gradient):
 
 @pytest.mark.parametrize("gradient", EVERY_GRADIENT, ids=repr)
 def test_under_autocast_no_weight_loses_its_gradient(gradient):
-    """Weights that autocast converted while nothing was recorded must not be used again when it is."""
+    """Weights that autocast cached without gradients must not be reused with gradients."""
     torch.manual_seed(0)
     linear = nn.Linear(8, 8)
     nn.init.orthogonal_(linear.weight, 0.4)
@@ -235,7 +235,7 @@ def test_a_cell_that_ignores_its_state():
 
 @pytest.mark.parametrize("gradient", EVERY_GRADIENT, ids=repr)
 def test_the_graph_is_freed(gradient):
-    """Dropping a solution frees its graph at once: nothing waits for the garbage collector."""
+    """Dropping a solution frees its graph at once: without the garbage collector."""
     f, u = tanh_cell()
     u.requires_grad_()
     gc.collect()
@@ -250,7 +250,7 @@ def test_the_graph_is_freed(gradient):
         gc.enable()
 
 
-def test_status_and_steps_tell_what_was_done():
+def test_status_and_steps():
     f, u = tanh_cell()
     u.requires_grad_()
     plain = solve(f, torch.zeros_like(u), u, solver=Anderson(), budget=Budget(80, 1e-8))

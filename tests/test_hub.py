@@ -1,4 +1,4 @@
-"""Hugging Face folders, and the way to a Hub and back: to a server of our own that speaks its protocol."""
+"""Hugging Face folders, and a round trip to a local server that speaks the Hub's protocol."""
 
 import base64
 import json
@@ -69,7 +69,7 @@ def test_nor_are_they_left_over_from_earlier_ones(run, tmp_path):
     save_pretrained(model, tmp_path / "hub")
     assert "No measurements are recorded" in (tmp_path / "hub" / "README.md").read_text()
     assert from_pretrained(tmp_path / "hub").record is None
-    equilibria.save(model, run.folder)  # other weights beside the numbers of a run
+    equilibria.save(model, run.folder)  # other weights than those of the run's measurements
     assert equilibria.load(run.folder).record is None
     (tmp_path / "hub" / "README.md").write_text("my own words")
     save_pretrained(model, tmp_path / "hub")
@@ -89,7 +89,7 @@ def test_models_of_ones_own_parts_and_untrained_nets(tmp_path):
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the Hub as an upload and a download of small files need."""
+    """The part of the Hub that uploads and downloads of small files need."""
 
     files: ClassVar[dict[str, bytes]]  # of the one repository, someone/net
 

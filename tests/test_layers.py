@@ -1,4 +1,4 @@
-"""Imports point one way only: a module may import what stands above it in this list, and nothing below."""
+"""Imports point one way: a module may import only what is above it in this list."""
 
 import ast
 from pathlib import Path
@@ -36,7 +36,7 @@ LAYERS = [  # modules, or packages with everything in them
     "cli",
     "__main__",
 ]
-APART = {"tasks": {"io.files"}}  # tasks know nothing of the core
+APART = {"tasks": {"io.files"}}  # tasks do not import the core
 SOURCE = Path(equilibria.__file__).parent
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
@@ -44,7 +44,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 def layer(module: str) -> str:
     """The most specific entry of LAYERS that `module`, below `equilibria`, belongs to."""
     fitting = [one for one in LAYERS if module == one or module.startswith(f"{one}.")]
-    assert fitting, f"{module} stands in no layer"
+    assert fitting, f"{module} is in no layer"
     return max(fitting, key=len)
 
 
@@ -53,7 +53,7 @@ def module_of(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """The modules below `equilibria` that a file imports, anywhere in it: also lazily, and through importlib."""
+    """The modules below `equilibria` that a file imports, also lazily and through importlib."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -80,7 +80,7 @@ def test_imports_point_one_way(path):
     here = layer(module_of(path))
     allowed = APART[here] | {here} if here in APART else set(LAYERS[: LAYERS.index(here) + 1])
     wrong = {name for name in imported(path) if layer(name) not in allowed}
-    assert not wrong, f"{module_of(path)} imports {wrong}, which stand below {here}"
+    assert not wrong, f"{module_of(path)} imports {wrong}, which are below {here}"
 
 
 def test_the_imports_are_really_read(tmp_path):

@@ -1,4 +1,4 @@
-"""What is refused, and whether the message says what to do instead."""
+"""Misuse raises, and the message names the remedy."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""EquilibriumModel: the pieces together, and weight norm inside them."""
+"""EquilibriumModel: its calls, and weight norm in its parts."""
 
 import copy
 import threading
@@ -53,7 +53,7 @@ def count_weight_computations(net: EquilibriumModel) -> list[int]:
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
 
 
-def test_it_predicts_from_the_state_it_settles_on():
+def test_it_predicts_from_the_fixed_point():
     net = model(budget=Budget(100, tol=1e-6), solver=Anderson())
     prediction, solution = net(X)
     assert solution.converged.all()
@@ -61,7 +61,7 @@ def test_it_predicts_from_the_state_it_settles_on():
     torch.testing.assert_close(prediction, net.readout(solution.z))
 
 
-def test_equilibrium_gives_the_whole_record_and_no_gradients():
+def test_equilibrium_returns_a_solution_without_gradients():
     net = model()
     solution = net.equilibrium(X, budget=Budget(30), keep=Keep([10, 30], of=net.readout))
     assert solution.residuals.shape == (30, 4)
@@ -71,7 +71,7 @@ def test_equilibrium_gives_the_whole_record_and_no_gradients():
     assert more.steps.tolist() == [40] * 4
 
 
-def test_options_of_a_call_win():
+def test_options_of_a_call_override_defaults():
     net = model(budget=Budget(5))
     assert net(X).solution.steps.tolist() == [5] * 4
     assert net(X, budget=Budget(9)).solution.steps.tolist() == [9] * 4
@@ -99,7 +99,7 @@ def test_an_injection_of_several_tensors():
 @pytest.mark.parametrize("gradient", EVERY_GRADIENT, ids=repr)
 @pytest.mark.parametrize("training", [True, False])
 def test_every_parameter_gets_the_gradient_of_the_same_net_without_parametrization(gradient, training):
-    """Weight norm, cached once per solve, must not cost a gradient, in train or in eval mode."""
+    """Weight norm, cached once per solve, must not lose a gradient, in train or in eval mode."""
     net, plain = model().double().train(training), model(normed=False).double().train(training)
     for one in (net, plain):
         one(X.double(), gradient=gradient, budget=Budget(60)).prediction.square().sum().backward()
@@ -124,8 +124,8 @@ def test_weights_are_computed_once_per_call(gradient):
     assert calls[0] == 2
 
 
-def test_nothing_of_a_solve_stays_in_the_weights():
-    """deepcopy, state_dict and averaging see the weights of now, not those of the last solve."""
+def test_a_solve_does_not_change_the_weights():
+    """deepcopy, state_dict and averaging see the current weights, not those of the last solve."""
     net = model()
     before = net(X).prediction
     keys = set(net.state_dict())
@@ -146,7 +146,7 @@ def test_a_batch_norm_in_the_cell_is_refused():
     bad = nn.Sequential(contraction(), nn.BatchNorm1d(6))
     with pytest.raises(ValueError, match=r"cell.1 is a batch norm.*use GroupNorm"):
         EquilibriumModel(nn.Linear(3, 6), bad, nn.Linear(6, 2))
-    EquilibriumModel(nn.BatchNorm1d(6), Cell(contraction()), nn.Linear(6, 2))  # outside the cell it does no harm
+    EquilibriumModel(nn.BatchNorm1d(6), Cell(contraction()), nn.Linear(6, 2))  # allowed outside the cell
 
 
 @pytest.mark.parametrize("gradient", [Backprop(), Implicit(), Phantom(5, 0.2)], ids=repr)
@@ -168,7 +168,7 @@ def test_it_learns(gradient):
 
 
 def test_nested_solves_keep_the_gradients_of_normed_weights():
-    """The inner solve runs without gradients first; the weights that it computed must not be used again."""
+    """The inner solve runs without gradients first; the weights that it computed must not be reused."""
     linear = weight_norm(contraction(3))
     inner = EquilibriumModel(nn.Identity(), Cell(linear), nn.Identity(), gradient=Implicit())
     outer = EquilibriumModel(nn.Identity(), lambda z, u: 0.3 * inner(z).prediction + u, nn.Identity(), budget=Budget(5))
@@ -178,7 +178,7 @@ def test_nested_solves_keep_the_gradients_of_normed_weights():
         assert parameter.grad.norm() > 0, name
 
 
-def test_threads_do_not_take_each_others_weights():
+def test_threads_do_not_share_precomputed_weights():
     net, stop = model(budget=Budget(5), gradient=Phantom(1, 0)), threading.Event()
 
     def watch() -> None:
@@ -197,7 +197,7 @@ def test_threads_do_not_take_each_others_weights():
         thread.join()
 
 
-def test_wrong_parts_are_refused_when_the_model_is_made():
+def test_wrong_parts_raise_when_the_model_is_built():
     with pytest.raises(TypeError, match=r"got 'implicit'; use one of Backprop\(\), Implicit\(\), Phantom\(\)"):
         model(gradient="implicit")
     with pytest.raises(TypeError, match="got 3; for example Budget"):

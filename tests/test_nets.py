@@ -1,4 +1,4 @@
-"""Every net builds for its tasks, takes every size, and is what its description says."""
+"""Every net builds for its tasks, works at every size, and matches its description."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def same(one: EquilibriumModel, other: EquilibriumModel) -> bool:
 
 @pytest.mark.parametrize(("net", "task"), PAIRS, ids=lambda thing: type(thing).__name__)
 class TestContract:
-    def test_it_answers_at_every_size(self, net: Net, task: Task):
+    def test_it_works_at_every_size(self, net: Net, task: Task):
         model = net.build(task)
         for difficulty in SIZES[task]:
             batch = task.sample(4, difficulty, rng())
@@ -68,14 +68,14 @@ class TestContract:
             losses.append(loss.item())
         assert losses[-1] < losses[0]
 
-    def test_the_seed_decides(self, net: Net, task: Task):
+    def test_the_seed_determines_the_weights(self, net: Net, task: Task):
         before = torch.get_rng_state()
         one, two, other = net.build(task, seed=1), net.build(task, seed=1), net.build(task, seed=2)
         assert same(one, two)
         assert not same(one, other)
         assert torch.equal(torch.get_rng_state(), before)
 
-    def test_samples_do_not_see_each_other(self, net: Net, task: Task):
+    def test_rows_are_independent(self, net: Net, task: Task):
         model = net.build(task).double()
         x = task.sample(3, SIZES[task][0], rng()).x.double()
         together = model(x, budget=Budget(3)).prediction
@@ -193,7 +193,7 @@ def test_impossible_nets_are_refused(make, words):
         make()
 
 
-def test_circular_cells_do_not_know_where_they_are():
+def test_circular_cells_are_translation_equivariant():
     net = ConvNet(width=8, injection="concat", norm="channel", padding="circular")
     for task, shape, dims in ((Mazes(), (2, 8, 6, 7), (2, 3)), (PrefixSum(), (2, 8, 9), (2,))):
         cell = net.build(task).cell

@@ -1,4 +1,4 @@
-"""What a model does once per solve instead of at every step changes how fast it is, and nothing else."""
+"""Precomputing what no step changes makes a solve faster and changes nothing else."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ class TestNets:
             for _ in range(STEPS.steps):
                 before = z.clone()
                 after = model.cell(z, *injection)
-                assert torch.equal(z, before)  # a cell writes into nothing that it was given
+                assert torch.equal(z, before)  # a cell does not write into its arguments
                 z = after
         torch.testing.assert_close(model.equilibrium(x, budget=STEPS).z, z, rtol=1e-9, atol=1e-9)
 
@@ -62,7 +62,7 @@ class TestNets:
 
 
 @pytest.mark.parametrize("solver", [Picard(damping=0.5), Anderson()], ids=str)
-def test_rows_that_are_done_take_what_was_prepared_with_them(solver):
+def test_finished_rows_leave_with_their_precomputed_values(solver):
     model, x = built(ConvNet(width=8, injection="concat", norm="none"), IMAGE)
     with torch.no_grad():
         for weight in model.cell.parameters():
@@ -172,7 +172,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("what", UNUSUAL)
-def test_unusual_cells_give_what_they_give_when_called(what):
+def test_unusual_cells_compute_the_same_as_when_called(what):
     torch.manual_seed(0)
     cell = UNUSUAL[what]().eval()
     model = EquilibriumModel(nn.Identity(), cell, nn.Identity())
@@ -191,7 +191,7 @@ def test_unusual_cells_give_what_they_give_when_called(what):
 
 
 class TestWhoeverWatches:
-    """A cell that is watched is called as it is: faster is no excuse for another answer."""
+    """A cell with hooks or overrides is called as it is."""
 
     def model(self) -> tuple[EquilibriumModel, Tensor]:
         return built(ConvNet(width=8, injection="concat"), SEQUENCE)

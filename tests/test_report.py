@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from small_study import SMOKE, Small, blocks
 
 from equilibria.nets import DenseNet
-from equilibria.reproduction import SCALES, STUDIES, reproduce
+from equilibria.reproduction import FIGURES, SCALES, TableFigure, reproduce
 from equilibria.reproduction.departures import ALWAYS, departures
-from equilibria.reproduction.engine.figure import Cells, TableStudy
+from equilibria.reproduction.engine.figure import Cells
 from equilibria.reproduction.engine.report import write_report
 from equilibria.training.recipe import Optim
 
@@ -48,32 +48,32 @@ def test_the_report_is_whole_and_on_its_own(made):
             assert (made / "smoke" / link).exists(), link
     assert sum(link.startswith("data:image/") for link in page.links) == 1
     words = " ".join(page.words.split())
-    for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text()):
+    for claim in json.loads((made / "smoke" / "small" / "claims.json").read_text())["claims"]:
         for part in ("statement", "verdict", "measured", "paper", "remark"):
             assert claim[part] in words
     for fact in (
         "A <small> study",
         "Three nets & two measures.",
-        f"The 1 of {len(STUDIES) + 1} figures and tables that are finished test 2 claims of the paper",
-        "small, solver",
+        f"The 1 of {len(FIGURES) + 1} figures and tables that are finished test 2 claims of the paper",
+        "solver, depth 32",
         "numpy",
     ):
         assert fact in words
-    assert {step.member.recipe.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
+    assert {step.net.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
 
 
-class SmallTable(TableStudy, Small):
+class SmallTable(TableFigure, Small):
     def cells(self, rows):
-        return Cells(["net", "weights"], [[row["name"], f"<{row['weights']}>"] for row in rows if "weights" in row])
+        return Cells(["net", "weights"], [[row["label"], f"<{row['weights']}>"] for row in rows if "weights" in row])
 
 
 def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch):
     study = SmallTable()
     reproduce([study], SMOKE, copy)
-    monkeypatch.setitem(STUDIES, "small", study)
-    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
+    monkeypatch.setitem(FIGURES, "small", study)
+    text = write_report(copy, SMOKE, FIGURES.values()).read_text()
     weights = blocks(copy)[1]["rows"][0]["weights"]
-    assert f"<td>small</td><td>&lt;{weights}&gt;</td>" in text
+    assert f"<td>unroll, depth 32, group norm, rate 0.001</td><td>&lt;{weights}&gt;</td>" in text
     assert "data:image/" not in text
     assert (copy / "smoke" / "small" / "figure.png").stat().st_size > 1000
 
@@ -81,7 +81,7 @@ def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch
 def test_a_note_about_a_study_is_in_the_report_and_stays(copy):
     (copy / "smoke" / "small" / "note.txt").write_text("It is too\nshort: 2 < 3.\n\nNothing else helps.\n")
     reproduce([Small()], SMOKE, copy)
-    text = write_report(copy, SMOKE, STUDIES.values()).read_text()
+    text = write_report(copy, SMOKE, FIGURES.values()).read_text()
     assert '<p class="note">It is too short: 2 &lt; 3.</p>' in text
     assert '<p class="note">Nothing else helps.</p>' in text
 

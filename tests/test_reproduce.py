@@ -14,7 +14,8 @@ from pathlib import Path
 from small_study import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
 
 from equilibria.cli import main
-from equilibria.reproduction import Audience, reproduce
+from equilibria.reproduction import reproduce
+from equilibria.reproduction.engine.run import OutdatedRows
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.training import Run
 
@@ -31,14 +32,6 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
 
 def without_times(measured: list[dict]) -> list[dict]:
     return [{name: value for name, value in block.items() if name != "seconds"} for block in measured]
-
-
-class Notes(Audience):
-    def __init__(self):
-        self.notices = []
-
-    def noticed(self, sentence):
-        self.notices.append(sentence)
 
 
 class TestAgain:
@@ -59,13 +52,14 @@ class TestAgain:
         assert files(copy) == before
 
     def test_a_changed_recipe_retrains_its_net_alone(self, copy, capsys):
-        before, rows, notes = files(copy / "smoke" / "nets"), blocks(copy), Notes()
+        before, rows, events = files(copy / "smoke" / "nets"), blocks(copy), []
         study = Small(rate=2e-3)
-        changed = study.plan(SMOKE)[2].member.recipe
-        outcome = reproduce([study], SMOKE, copy, workers=1, audience=notes)
+        changed = study.plan(SMOKE)[2].net.recipe
+        outcome = reproduce([study], SMOKE, copy, workers=1, on_progress=events.append)
         assert outcome.trained == [changed.id]
         assert outcome.measured == 2
-        assert "2 of its 6 measurements are of other nets" in notes.notices[0]
+        (outdated,) = [event for event in events if isinstance(event, OutdatedRows)]
+        assert "2 of its 6 measurements are of other nets" in str(outdated)
         after = files(copy / "smoke" / "nets")
         assert {name: after[name] for name in before} == before
         same = [block for block in blocks(copy) if block["net"] != changed.id]
@@ -73,13 +67,13 @@ class TestAgain:
 
     def test_rows_of_another_version_are_measured_again(self, copy, capsys):
         path = copy / "smoke" / "small" / "rows.json"
-        older = {"study": "small", "measured": blocks(copy)}
+        older = {"format": 2, "figure": "small", "measured": blocks(copy)}
         for block in older["measured"][1::2]:
             block["measure"] = Slow(unit=2).id
         path.write_text(json.dumps(older))
         assert main([*COMMAND, str(copy)]) == 0
         output = capsys.readouterr().out
-        assert "small: 3 of its 6 measurements are of other nets, or of another version of the study" in output
+        assert "small: 3 of its 6 measurements are of other nets, or of another version of the figure" in output
         assert "0 nets trained, 3 measurements made" in output
 
     def test_measurements_of_another_study_are_used(self, copy):
@@ -101,7 +95,7 @@ class TestDisturbed:
         process.communicate()
         assert 0 < len(blocks(tmp_path)) < 6
         left = tmp_path / "smoke" / "small" / f".rows.json.{process.pid}.part"
-        left.write_text('{"study"')
+        left.write_text('{"figure"')
         again = subprocess.run(command, capture_output=True, text=True)
         assert again.returncode == 0, again.stdout
         assert "0 nets trained" in again.stdout
@@ -131,7 +125,7 @@ class TestDisturbed:
         studies = [Bad(measures=(Broken(), *Small().measures)), Small()]
         outcome = reproduce(studies, SMOKE, copy, workers=1)
         assert list(outcome.finished) == ["small"]
-        reason = "3 of its measurements failed (Broken of small: RuntimeError: this cannot be measured"
+        reason = "3 of its measurements failed (Broken of unroll, depth 32, "
         assert outcome.failed["bad"].startswith(reason)
 
     def test_a_figure_that_cannot_be_drawn_keeps_no_other_from_it(self, copy):
@@ -151,7 +145,7 @@ class TestDisturbed:
         assert main([*COMMAND, str(copy)]) == 1
         output = " ".join(capsys.readouterr().out.split())
         assert f"{path} cannot be read" in output
-        assert "remove it, and it is measured again" in output
+        assert "remove it, and it is made again" in output
 
 
 def until(there) -> None:
@@ -176,20 +170,20 @@ class TestCheck:
         del measured[1]
         (folder / "rows.json").write_text(json.dumps(rows))
         claims = json.loads((folder / "claims.json").read_text())
-        claims[0]["verdict"] = "does not hold"
-        del claims[1]
+        claims["claims"][0]["verdict"] = "does not hold"
+        del claims["claims"][1]
         (folder / "claims.json").write_text(json.dumps(claims))
-        nets = [step.member.recipe.id for step in Small().plan(SMOKE)]
+        nets = [step.net.id for step in Small().plan(SMOKE)]
         shutil.copy(copy / "smoke/nets" / nets[0] / "model.safetensors", copy / "smoke/nets" / nets[2])
         shutil.rmtree(copy / "smoke" / "nets" / nets[4])
         assert main([*COMMAND, str(copy), "--check", "--json"]) == 1
         told = json.loads(capsys.readouterr().out)
         assert not told["passed"]
         for words in (
-            f"the net small, solver \\({nets[4]}\\) is not there",
-            "Slow of small: no rows; `equilibria reproduce small` measures them",
-            r"Profile of small \(\w+\): difficulty 8, .*: alignment is 0\.\d+ and was -0\.9 \(allowed: 0\.\d+\)",
-            "Profile of small, seed 1 .*: DamagedFile: .* is damaged",
+            f"the net solver, .* \\({nets[4]}\\) is missing",
+            r"Slow of unroll, .* \(\w+\): no rows; `equilibria reproduce small` measures them",
+            r"Profile of unroll, .* \(\w+\): difficulty 8, .*: alignment is 0\.\d+ and was -0\.9 \(allowed: 0\.\d+\)",
+            "Profile of unroll, .*, seed 1 .*: DamagedFile: .* is damaged",
         ):
             assert any(re.match(words, sentence) for sentence in told["wrong"]["small"]), (words, told)
 
@@ -200,30 +194,30 @@ class TestCheck:
         profiles = [block["rows"][0] for block in rows["measured"] if "alignment" in block["rows"][0]]
         for row in profiles:
             row["alignment"] = 2 - row["alignment"]
-            row["redrawn"]["alignment"] = 10.0  # so wide that each number for itself is within it
+            row["rounding_error"]["alignment"] = 10.0  # so wide that each number for itself is within it
         (folder / "rows.json").write_text(json.dumps(rows))
         recorded = [asdict(claim) for claim in Small().claims(profiles)]
         assert [claim["verdict"] for claim in recorded] == ["does not hold", "holds"]
-        (folder / "claims.json").write_text(json.dumps(recorded))
+        (folder / "claims.json").write_text(json.dumps({"format": 2, "figure": "small", "claims": recorded}))
         assert main([*COMMAND, str(copy), "--check", "--json"]) == 1
         wrong = json.loads(capsys.readouterr().out)["wrong"]["small"]
         assert [re.sub(r" \(.*", "", sentence) for sentence in wrong] == [
-            "claim 'AA is below one & can be <measured>': as measured now it holds",
-            "claim 'AA is above one': as measured now it does not hold",
+            "claim below_one: as measured now it holds",
+            "claim above_one: as measured now it does not hold",
         ]
         assert main([*COMMAND, str(copy), "--check", "--sample", "5"]) == 0, "a sample is not enough to judge"
 
     def test_claims_must_follow_from_rows(self, copy, capsys):
         path = copy / "smoke" / "small" / "claims.json"
         claims = json.loads(path.read_text())
-        claims[0]["verdict"] = "does not hold"
-        claims[1]["statement"] = "something else"
+        claims["claims"][0]["verdict"] = "does not hold"
+        claims["claims"][1]["id"] = "something_else"
         path.write_text(json.dumps(claims))
         assert main([*COMMAND, str(copy), "--check", "--sample", "1"]) == 1
         output = " ".join(capsys.readouterr().out.split())
         assert "by its rows it holds" in output
-        assert "claim 'AA is above one' is not in claims.json" in output
-        assert "claim 'something else' is none of this study" in output
+        assert "claim above_one is not in claims.json" in output
+        assert "claim something_else in claims.json is not a claim of this figure" in output
         assert "3 differences" in output
 
 

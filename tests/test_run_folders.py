@@ -17,7 +17,7 @@ from equilibria.training.runs import AnotherRun, as_json, compare_measurements
 
 
 def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
-    with pytest.raises(ValueError, match="DenseNet takes a vector"):
+    with pytest.raises(ValueError, match="DenseNet needs inputs of layout vector"):
         train(RECIPE.override({"net": "dense"}), tmp_path / "run")
     assert train(replace(RECIPE, optim=Optim(steps=2, batch=4)), tmp_path / "run").finished
 
@@ -82,8 +82,8 @@ except OSError as error:
 """
     path = tmp_path / "file"
     finished = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
-    assert f"no room for {path}" in finished.stdout
-    assert "what was written before is intact" in finished.stdout
+    assert f"no space left for {path}" in finished.stdout
+    assert "earlier files are intact" in finished.stdout
     assert path.read_bytes() == b"good"
     assert [found.name for found in tmp_path.iterdir()] == ["file"]
 

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from equilibria.reproduction import SCALES, STUDIES
+import pytest
+
+from equilibria.reproduction import FIGURES, SCALES, find_figures
 from equilibria.tasks import Mazes
 from equilibria.training import Recipe, Trainer
 
@@ -15,7 +17,7 @@ def _kind(recipe: Recipe) -> tuple:
 def test_every_kind_of_net_of_the_paper_takes_a_training_step():
     """Of two examples, and mazes of 5x5; nets with a pretraining take a step of what comes after it too."""
     scale = SCALES["paper"]
-    recipes = [step.member.recipe for study in STUDIES.values() for step in study.plan(scale)]
+    recipes = [step.net.recipe for study in FIGURES.values() for step in study.plan(scale)]
     kinds = {_kind(recipe): recipe for recipe in recipes}
     for recipe in kinds.values():
         assert Recipe.from_json(recipe.to_json()) == recipe
@@ -23,3 +25,15 @@ def test_every_kind_of_net_of_the_paper_takes_a_training_step():
         small = replace(recipe, task=task, optim=replace(recipe.optim, batch=2), pool=0)
         for one in {small.id: small, (after := replace(small, pretraining=None)).id: after}.values():
             assert Trainer(one).step().step == 1
+
+
+def test_figures_are_found_by_name_and_by_place():
+    def names(*words: str) -> list[str]:
+        return [figure.name for figure in find_figures(words)]
+
+    assert names("figure2") == ["ood_mazes", "more_iterations"]
+    assert names("table1", "Appendix G") == ["stress_test", "solver_residuals"]
+    assert names("appendix_a", "kernels") == ["kernels", "metrics"]
+    assert names(*FIGURES) == list(FIGURES)
+    with pytest.raises(ValueError, match="there is no figure 'tabel1'; did you mean table1"):
+        find_figures(["tabel1"])

@@ -1,4 +1,4 @@
-"""The loop: who stops when, what is returned, what is recorded, what is refused."""
+"""The loop: when rows stop, what is returned, what is recorded, what raises."""
 
 import math
 import subprocess
@@ -45,8 +45,8 @@ class TestStatus:
             assert solution.status.tolist() == [Status.DIVERGED, Status.CONVERGED]
             assert solution.steps.tolist() == [1500, 1500]
 
-    def test_an_overflowing_norm_is_not_rest(self):
-        """At 1e25 in float32 one step moves nothing that can be seen, and the squares overflow."""
+    def test_an_overflowing_norm_is_not_convergence(self):
+        """At 1e25 in float32 a step is below rounding error, and the squares overflow."""
         solution = solve(integrator, torch.full((1, 4), 1e25), solver=PLAIN, budget=Budget(5, tol=1e-6))
         assert solution.status.tolist() == [Status.DIVERGED]
 
@@ -57,7 +57,7 @@ class TestStatus:
         assert solution.steps.tolist() == [50, 50]
         assert solution.period.tolist() == [0, 0]
 
-    def test_a_tolerance_beyond_the_precision_is_standing_still_and_not_converged(self):
+    def test_a_tolerance_below_rounding_gives_period_1_and_not_converged(self):
         f, u = tanh_cell(dtype=torch.float32)
         solution = solve(f, torch.zeros_like(u), u, solver=PLAIN, budget=Budget(900, tol=1e-12, halt_on_cycle=True))
         above = solution.residual > 1e-12
@@ -66,21 +66,21 @@ class TestStatus:
         assert (solution.period == 1).all()
         assert (solution.steps < 900).all()
 
-    def test_in_half_precision_a_step_that_can_be_seen_is_not_rest(self):
+    def test_in_half_precision_a_visible_step_is_not_convergence(self):
         z0 = torch.zeros(1, 1, dtype=torch.bfloat16)
         solution = solve(integrator, z0, solver=PLAIN, budget=Budget(50))
         assert solution.z.item() == 50
         assert solution.status.tolist() == [Status.EXHAUSTED]
 
     @pytest.mark.parametrize("solver", [Anderson(), Broyden()], ids=repr)
-    def test_an_answer_that_overflows_has_diverged(self, solver):
+    def test_a_state_that_overflows_has_diverged(self, solver):
         """The extrapolation to 100 000 is beyond float16, although f(z) was not."""
         z0 = torch.zeros(1, 2, dtype=torch.float16)
         solution = solve(lambda z: 0.99 * z + 1000, z0, solver=solver, budget=Budget(2))
         assert solution.z.isinf().any()
         assert solution.status.tolist() == [Status.DIVERGED]
 
-    def test_a_bad_start_that_f_mends(self):
+    def test_a_start_that_is_not_finite_but_that_f_maps_to_finite_states(self):
         z0 = torch.full((1, 2), math.nan)
         solution = solve(lambda z: torch.ones_like(z), z0, solver=PLAIN, budget=Budget(5, 1e-6))
         assert solution.status.tolist() == [Status.CONVERGED]
@@ -94,7 +94,7 @@ class TestResiduals:
         expected = torch.tensor([2.0**-t / (2 - 2.0**-t) for t in range(20)], dtype=torch.float64)
         torch.testing.assert_close(solution.residuals[:, 0], expected)
 
-    def test_nan_from_the_moment_a_sample_stops(self):
+    def test_nan_after_a_row_has_stopped(self):
         f, u = tanh_cell(batch=20, radius=0.95)
         u = u * torch.logspace(-2, 1, 20, dtype=u.dtype)[:, None]
         solution = solve(f, torch.zeros_like(u), u, solver=Anderson(), budget=Budget(300, tol=1e-8))
@@ -104,14 +104,14 @@ class TestResiduals:
             assert solution.residuals[steps:, i].isnan().all()
             assert solution.residuals[steps - 1, i] == solution.residual[i]
 
-    def test_without_a_trace_only_the_last(self):
+    def test_without_a_trace_only_the_last_residual_is_recorded(self):
         f, u = tanh_cell()
         traced = solve(f, torch.zeros_like(u), u, solver=PLAIN, budget=Budget(9))
         bare = solve(f, torch.zeros_like(u), u, solver=PLAIN, budget=Budget(9), trace=False)
         assert bare.residuals.shape == (1, len(u))
         assert torch.equal(bare.residual, traced.residuals[-1])
 
-    def test_a_state_at_zero_is_at_rest(self):
+    def test_a_fixed_point_at_zero_has_residual_zero(self):
         solution = solve(lambda z: z * 1, torch.zeros(2, 3), solver=PLAIN, budget=Budget(3, tol=1e-6))
         assert solution.converged.all()
         assert solution.residual.tolist() == [0.0, 0.0]
@@ -119,7 +119,7 @@ class TestResiduals:
 
 class TestGradientsThroughASolve:
     @pytest.mark.parametrize("solver", [Picard(), Anderson(), Broyden()], ids=repr)
-    def test_a_sample_at_rest_keeps_its_gradient(self, solver):
+    def test_a_converged_row_keeps_its_gradient(self, solver):
         """Residual exactly 0 from the first step on, and still df/du has to flow."""
         u = column(2.0, 3.0).requires_grad_()
         z0 = u.detach() * 2  # the exact fixed point of z/2 + u
@@ -130,7 +130,7 @@ class TestGradientsThroughASolve:
             torch.testing.assert_close(grad, torch.full_like(grad, sum(0.5**k for k in range(10))))
         assert (grad > 0.5).all()
 
-    def test_a_solve_that_may_stop_records_nothing(self):
+    def test_a_solve_that_may_stop_records_no_gradients(self):
         u = column(1.0).requires_grad_()
         solution = solve(lambda z, u: z / 2 + u, column(0.0), u, solver=PLAIN, budget=Budget(10, tol=1e-3))
         assert not solution.z.requires_grad
@@ -193,7 +193,7 @@ class TestCycles:
         assert solution.period.tolist() == [period] * 3
         assert (solution.steps < 300).all()
 
-    def test_with_fixed_depth_they_are_named_but_not_stopped(self):
+    def test_without_halt_on_cycle_they_are_detected_but_not_stopped(self):
         solution = solve(flip, column(0.3), solver=PLAIN, budget=Budget(77))
         assert solution.period.tolist() == [2]
         assert solution.steps.tolist() == [77]
@@ -204,7 +204,7 @@ class TestKeep:
         solution = solve(integrator, column(0.0, 10.0), solver=PLAIN, budget=Budget(9), keep=[0, 4, 9])
         assert {k: v[:, 0].tolist() for k, v in solution.kept.items()} == {0: [0, 10], 4: [4, 14], 9: [9, 19]}
 
-    def test_one_solve_gives_what_many_would(self):
+    def test_kept_states_are_those_of_shorter_solves(self):
         f, u = tanh_cell(batch=10, radius=0.95)
         u = u * torch.logspace(-2, 1, 10, dtype=u.dtype)[:, None]
         at = [1, 5, 20, 60, 200]
@@ -227,7 +227,7 @@ class TestKeep:
             solve(flip, column(0.0), solver=PLAIN, budget=Budget(10), keep=[3, 11])
 
 
-def test_the_callback_sees_the_running_rows():
+def test_on_step_receives_the_active_rows():
     rate = torch.linspace(0.1, 0.9, 20, dtype=torch.float64)[:, None]
     seen = []
     solution = solve(

@@ -1,4 +1,4 @@
-"""Every solver keeps the contract; what is particular to each."""
+"""The contract of every solver, and the properties of each."""
 
 import pytest
 import torch
@@ -43,8 +43,8 @@ def test_every_precision(solver, dtype):
 @pytest.mark.parametrize("solver", EVERY_SOLVER, ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(16,), (4, 4)])
-def test_looking_does_not_change_the_answer(solver, dtype, shape):
-    """Steps at which nothing is measured are the same steps."""
+def test_measuring_does_not_change_the_result(solver, dtype, shape):
+    """Steps with and without measurements are the same."""
     f, u = tanh_cell(dtype=dtype)
 
     def shaped(z, u):
@@ -69,7 +69,7 @@ def test_states_of_any_shape(solver):
     torch.testing.assert_close(scalar.z, torch.full((3,), 0.7390851332151607, dtype=torch.float64))
 
 
-def test_acceleration_pays():
+def test_acceleration_needs_fewer_steps():
     f, u = tanh_cell(batch=32, n=64, radius=0.95)
 
     def steps(solver) -> int:
@@ -100,7 +100,7 @@ def test_broyden_terminates_on_affine_maps_in_twice_the_dimension():
     assert solution.steps.max() <= 2 * 4 + 2
 
 
-def test_broyden_starts_anew_when_its_memory_is_full():
+def test_broyden_restarts_when_its_memory_is_full():
     f, u = tanh_cell(n=64)
     solution = solve(f, torch.zeros_like(u), u, solver=Broyden(memory=10), budget=Budget(400, tol=1e-10))
     assert solution.converged.all()

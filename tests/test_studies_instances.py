@@ -5,7 +5,7 @@ from itertools import product
 from judging import verdicts
 
 from equilibria.core.solution import Status
-from equilibria.reproduction import STUDIES
+from equilibria.reproduction import FIGURES
 
 LENGTHS = (16, 32, 64, 128, 256)
 
@@ -32,7 +32,7 @@ def test_single_strings_told_apart_or_not():
     right = [True] * 50 + [False] * 50
     assert verdicts("per_instance", strings_of(half, right)) == ["holds"] * 3
     assert verdicts("per_instance", strings_of(half, right[::-1])) == ["does not hold"] * 3
-    assert verdicts("per_instance", strings_of(half, right, count=5)) == ["cannot tell"] * 3
+    assert verdicts("per_instance", strings_of(half, right, count=5)) == ["inconclusive"] * 3
     assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 3  # AA says nothing: 0.5
 
 
@@ -40,9 +40,9 @@ def test_the_deepest_nets_are_told_of_by_themselves():
     """Half of the nets, those of few steps, tell nothing apart."""
     deep = strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
     shallow = [row | {"net": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
-    assert {claim.remark for claim in STUDIES["per_instance"].claims(deep)} == {""}
-    remarks = {claim.remark for claim in STUDIES["per_instance"].claims([*shallow, *deep])}
-    assert remarks == {"Of the nets that were trained with 32 steps alone: 1 [1, 1]."}
+    assert {claim.remark for claim in FIGURES["per_instance"].claims(deep)} == {""}
+    remarks = {claim.remark for claim in FIGURES["per_instance"].claims([*shallow, *deep])}
+    assert remarks == {"Nets trained with 32 steps alone: 1 [1, 1]."}
 
 
 def test_three_regimes():
@@ -52,6 +52,6 @@ def test_three_regimes():
     assert verdicts("convergence_vs_pi", [*settled, *cycling, *diverged]) == ["holds"] * 6
     wrong = strings_of([0.99] * 100, [False] * 100, 3.0, Status.CYCLING)
     assert verdicts("convergence_vs_pi", [*settled, *wrong, *diverged])[3] == "does not hold"
-    assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["cannot tell"] * 4]
+    assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["inconclusive"] * 4]
     low = strings_of([0.2] * 100, [False] * 100, 3.0, Status.CYCLING)
     assert verdicts("convergence_vs_pi", [*settled, *low])[-1] == "does not hold"

@@ -6,14 +6,13 @@ from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from equilibria.core.budget import Budget
-from equilibria.reproduction import SCALES, STUDIES
-from equilibria.reproduction.engine.figure import Member, Step
-from equilibria.reproduction.engine.store import Block, labelled
+from equilibria.reproduction import FIGURES, SCALES, Category
+from equilibria.reproduction.engine.store import Block, add_net_columns
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.measures.attacked import Stress
 from equilibria.reproduction.measures.profile import Profile, best_steps, instances, split
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
-from equilibria.reproduction.nets import MAZE_CATEGORIES, maze_net
+from equilibria.reproduction.nets import MAZE_CATEGORIES, maze_recipe
 from equilibria.tasks import PrefixSum
 
 SMOKE = SCALES["smoke"]
@@ -25,7 +24,7 @@ def maze_rows(**scores):
         {
             "category": category,
             "difficulty": size,
-            "score": scores.get(category.replace(", ", "_"), 0.0),
+            "score": scores.get(category, 0.0),
             "examples": 200,
         }
         for category in MAZE_CATEGORIES
@@ -34,17 +33,18 @@ def maze_rows(**scores):
 
 
 def test_only_tied_and_injected_nets_generalise():
-    tied = {"settled": 0.9, "unroll_deep_weight norm": 0.8, "implicit": 0.99, "progressive": 0.7}
-    others = {"feedforward": 0.5, "feedforward_injected": 0.5, "no injection": 0.5}
+    tied = {"settled": 0.9, "unroll_deep_weight_norm": 0.8, "implicit": 0.99, "progressive": 0.7}
+    others = {"feedforward": 0.5, "feedforward_injected": 0.5, "no_injection": 0.5}
     assert verdicts("ood_mazes", maze_rows(**tied)) == ["holds"] * 7
     assert verdicts("ood_mazes", maze_rows(**others)) == ["does not hold"] * 7
-    assert "cannot tell" in verdicts("ood_mazes", maze_rows(**tied | {"settled": 0.5}))
+    assert "inconclusive" in verdicts("ood_mazes", maze_rows(**tied | {"settled": 0.5}))
 
 
 def stress_rows(independent, dependent, examples=500):
     return [
         {
-            "category": f"{task}, path {kind}",
+            "task": task,
+            "category": f"path_{kind}",
             "steps": 500,
             "alignment": 0.9,
             "score": 1.0,
@@ -56,7 +56,7 @@ def stress_rows(independent, dependent, examples=500):
             "attacked_score": independent if kind == "independent" else dependent,
             "examples": examples,
         }
-        for task in ("mazes", "prefix sums")
+        for task in ("Mazes", "PrefixSum")
         for kind in ("independent", "dependent")
     ]
 
@@ -67,8 +67,8 @@ def test_attacks_are_judged_by_what_is_left():
 
     assert of_answers(1.0, 0.0) == ["holds"] * 4
     assert of_answers(0.5, 0.5) == ["does not hold"] * 4
-    assert of_answers(0.95, 0.05) == ["cannot tell"] * 4
-    assert of_answers(1.0, 0.0, examples=3) == ["cannot tell"] * 4
+    assert of_answers(0.95, 0.05) == ["inconclusive"] * 4
+    assert of_answers(1.0, 0.0, examples=3) == ["inconclusive"] * 4
 
 
 def test_attacks_are_judged_by_where_they_lead():
@@ -78,8 +78,8 @@ def test_attacks_are_judged_by_where_they_lead():
 
     assert of_ends([0.995] * 20, [0.99] * 20) == ["holds", "does not hold"] * 2
     assert of_ends([0.99] * 20, [0.5] * 20) == ["does not hold", "holds"] * 2
-    assert of_ends([0.99] * 20, [0.99] * 19 + [0.5]) == ["cannot tell"] * 4  # one example: it may be chance
-    assert of_ends([0.99] * 20, [None] * 20) == ["cannot tell"] * 4
+    assert of_ends([0.99] * 20, [0.99] * 19 + [0.5]) == ["inconclusive"] * 4  # one example: it may be chance
+    assert of_ends([0.99] * 20, [None] * 20) == ["inconclusive"] * 4
 
 
 def test_searching_has_to_do_more_than_the_worst_of_several_guesses():
@@ -110,11 +110,11 @@ def test_convergence_in_training_is_not_needed():
 
 
 def solver_rows(score, moving, size, apart=0.1):
-    row = {"difficulty": 9, "examples": 100, "moving": moving, "cycle_sizes": [size] * moving, "broyden_score": 1.0}
+    row = {"difficulty": 9, "examples": 100, "unsettled": moving, "cycle_sizes": [size] * moving, "broyden_score": 1.0}
     row |= {"apart": apart, "picard_score": score}
     harder = [row | {"difficulty": harder, "run": 0} for harder in (13, 25)]
     of_one = [row | {"run": run} for run in range(10)] + harder
-    return [row | {"category": category} for category in ("settled", "unroll, deep") for row in of_one]
+    return [row | {"category": category} for category in ("settled", "unroll_deep") for row in of_one]
 
 
 def test_solvers_that_end_in_other_places_with_the_same_answers():
@@ -130,14 +130,14 @@ def test_solvers_that_end_in_other_places_with_the_same_answers():
 
 @pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
 def test_error_falls_with_alignment(name):
-    study = STUDIES[name]
+    study = FIGURES[name]
     assert isinstance(study, ErrorByAlignment)
 
     def rows(sign):
         return [
             {
                 "category": ("unroll", "solver", "implicit")[i % 3],
-                "name": f"net {i}",
+                "label": f"net {i}",
                 "net": str(i),
                 "difficulty": difficulty,
                 "alignment": 0.3 + 0.03 * i,
@@ -162,12 +162,12 @@ def test_error_falls_with_alignment(name):
 
 def test_alignments_that_differ_by_rounding_tell_nothing():
     rows = [
-        {"category": "unroll", "name": f"net {i}", "net": str(i), "difficulty": difficulty, "budget": "large"}
+        {"category": "unroll", "label": f"net {i}", "net": str(i), "difficulty": difficulty, "budget": "large"}
         | {"alignment": 1 - 1e-7 * i, "centred": 1.0, "score": 0.1 + i, "constant": 0.6}
         for i in range(18)
         for difficulty in (0.5, 0.1)
     ]
-    assert verdicts("matrix_inversion", rows)[:2] == ["cannot tell"] * 2
+    assert verdicts("matrix_inversion", rows)[:2] == ["inconclusive"] * 2
 
 
 def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
@@ -175,7 +175,7 @@ def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
         rows = [
             {
                 "category": "unroll",
-                "name": f"net {i}",
+                "label": f"net {i}",
                 "net": str(i),
                 "difficulty": 2.0,
                 "alignment": 1.0,
@@ -201,12 +201,12 @@ def untrained():
 
 def test_every_study_of_mazes_draws_what_it_measures():
     for name in ("stress_test", "training_convergence", "solver_residuals"):
-        study, blocks = STUDIES[name], {}
+        study, blocks = FIGURES[name], {}
         plan = study.plan(SMOKE)
-        for member, measure in plan:
-            rows = measure.rows(member.recipe.build(), member.recipe)
-            blocks[member.recipe.id, measure.id] = Block(member.recipe.id, "", measure.id, measure.settings, rows)
-        rows = labelled(plan, blocks)
+        for net, measure in plan:
+            rows = measure.rows(net.recipe.build(), net.recipe)
+            blocks[net.id, measure.id] = Block(net.id, "", measure.id, measure.settings, rows)
+        rows = add_net_columns(plan, blocks.values())
         FigureCanvasAgg(study.draw(rows)).draw()
         assert study.claims(rows)
 
@@ -272,13 +272,12 @@ def test_two_solvers_are_compared_on_the_same_mazes(untrained):
 
 
 def test_unknown_categories_of_mazes_are_refused():
-    with pytest.raises(ValueError, match="unroll, shallow"):
-        maze_net(SMOKE, "unrolled")
-    assert Step(Member("settled", maze_net(SMOKE, "settled")), Profile((9,), 2, 1, 2)).measure.id
+    with pytest.raises(ValueError, match=r"no maze nets of category .*unroll_shallow"):
+        maze_recipe(SMOKE, Category.PENALTY)
 
 
-@pytest.mark.parametrize("category", ["feedforward", "feedforward, injected"])
+@pytest.mark.parametrize("category", [Category.FEEDFORWARD, Category.FEEDFORWARD_INJECTED])
 def test_feedforward_nets_are_applied_once_wherever_they_are_evaluated(category):
     for scale in SCALES.values():
-        asked = maze_net(scale, category).evaluation
+        asked = maze_recipe(scale, category).evaluation
         assert [steps for _, steps, *_ in (*asked.at, *asked.finally_at)] == [1] * (len(asked.at) + 1)

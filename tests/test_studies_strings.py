@@ -9,11 +9,10 @@ import pytest
 from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from equilibria.reproduction import SCALES, STUDIES
+from equilibria.reproduction import FIGURES, SCALES, Category
 from equilibria.reproduction.engine.measure import measure_block
-from equilibria.reproduction.engine.store import labelled
-from equilibria.reproduction.figures.appendix_e_interventions_by_difficulty import PLAIN
-from equilibria.reproduction.nets import LOCAL, MAZE_CATEGORIES, STRING_CATEGORIES, free_string_net, string_members
+from equilibria.reproduction.engine.store import add_net_columns
+from equilibria.reproduction.nets import MAZE_CATEGORIES, STRING_CATEGORIES, free_string_net, string_nets
 from equilibria.training import train
 
 NAMES = (
@@ -38,7 +37,12 @@ def nets(category, alignment, accuracy, count=12, **fields):
     return [
         {
             "category": category,
-            "name": f"{category}, depth {6 + 26 * (i % 2)}, net {i}",
+            "label": "a net",
+            "depth": 6 + 26 * (i % 2),
+            "weight_norm": i % 4 > 1,
+            "norm": "group",
+            "rate": 1e-3 * i,
+            "seed": 0,
             "net": f"{category} {i}",
             "task": "PrefixSum",
             "measure": "Profile",
@@ -68,7 +72,7 @@ def test_interventions_that_do_what_they_are_meant_to():
         return [
             *nets("unroll", rising, rising),
             *nets("mixed", lambda i, _: rising(i) + promoted, lambda i, _: rising(i) + promoted),
-            *nets("random depth", lambda i, _: rising(i) + promoted, lambda i, _: rising(i) + promoted),
+            *nets("random_depth", lambda i, _: rising(i) + promoted, lambda i, _: rising(i) + promoted),
             *nets("penalty", lambda i, _: rising(i) + penalised, lambda i, _: rising(i) + penalised),
         ]
 
@@ -87,7 +91,7 @@ def test_penalised_nets_that_fall_off_the_line_are_told():
 
 def test_effects_are_also_told_by_depth():
     of_the_shallow = lambda i, _: rising(i) + (0.1 if i % 2 == 0 else 0.0)  # noqa: E731
-    first, *_ = STUDIES["interventions"].claims(
+    first, *_ = FIGURES["interventions"].claims(
         [*nets("unroll", rising, rising), *nets("mixed", of_the_shallow, rising)]
     )
     assert first.remark == "Depth 6: 0.1 [0.1, 0.1]. Depth 32: 0 [0, 0]."
@@ -97,7 +101,7 @@ def test_pairs_are_of_the_same_configuration_in_whatever_order():
     """Pairs differ by exactly .01, which only shows if each net is held against its like."""
     base = nets("unroll", rising, rising)
     promoted = nets("mixed", lambda i, _: rising(i) + 0.01, lambda i, _: rising(i) + 0.01)
-    first, second, *_ = STUDIES["interventions"].claims([*base, *reversed(promoted)])
+    first, second, *_ = FIGURES["interventions"].claims([*base, *reversed(promoted)])
     assert first.low == pytest.approx(0.01)
     assert second.high == pytest.approx(0.01)
 
@@ -105,12 +109,12 @@ def test_pairs_are_of_the_same_configuration_in_whatever_order():
 def test_interventions_without_effect_or_without_nets_cannot_be_told():
     same = [
         row
-        for i, category in enumerate(("unroll", "mixed", "random depth", "penalty"))
+        for i, category in enumerate(("unroll", "mixed", "random_depth", "penalty"))
         for row in nets(category, noise(i), noise(i + 9))
     ]
-    assert verdicts("interventions", same)[:6] == ["cannot tell"] * 6
-    few = [row for c in ("unroll", "mixed", "random depth", "penalty") for row in nets(c, rising, rising, count=5)]
-    assert verdicts("interventions", few)[:6] == ["cannot tell"] * 6
+    assert verdicts("interventions", same)[:6] == ["inconclusive"] * 6
+    few = [row for c in ("unroll", "mixed", "random_depth", "penalty") for row in nets(c, rising, rising, count=5)]
+    assert verdicts("interventions", few)[:6] == ["inconclusive"] * 6
 
 
 @pytest.mark.parametrize(
@@ -132,7 +136,7 @@ def test_whether_implicit_gradients_improve_both(better, expected):
         for row, category in zip(others[::10], MAZE_CATEGORIES, strict=False)
     ]
     rows = [row for row in [*others, *implicit, *mazes] if row["budget"] == "large"]
-    *correlations, aligned, accurate = STUDIES["correlation"].claims(rows)
+    *correlations, aligned, accurate = FIGURES["correlation"].claims(rows)
     assert [str(claim.verdict) for claim in correlations[:4]] == ["holds"] * 4
     assert [str(claim.verdict) for claim in (aligned, accurate)] == [expected] * 2
     assert [claim.of_the_paper for claim in correlations] == [True] * 5 + [False] * 2
@@ -160,12 +164,12 @@ def test_shallow_nets_are_those_of_the_fewest_training_steps():
         return 1.0 if budget == "large" and i % 2 == 0 else 0.3
 
     def judged(accuracy, anderson=0.9, alignment=alignment, **more):
-        plain = nets(PLAIN, lambda i, _: 1.0, lambda i, _: 1.0)
-        local = nets(LOCAL, lambda i, _: 1.0, lambda i, _: anderson)
+        plain = nets(Category.LOCAL_PLAIN, lambda i, _: 1.0, lambda i, _: 1.0)
+        local = nets(Category.LOCAL, lambda i, _: 1.0, lambda i, _: anderson)
         return verdicts("interventions_by_difficulty", nets("mixed", alignment, accuracy, **more) + plain + local)
 
     assert judged(accuracy) == ["holds"] * 8
-    assert judged(accuracy, count=10) == ["cannot tell"] * 5 + ["holds"] * 3
+    assert judged(accuracy, count=10) == ["inconclusive"] * 5 + ["holds"] * 3
     assert judged(lambda i, _: 0.6, alignment=lambda i, _: 0.6) == ["does not hold"] * 5 + ["holds"] * 3
     assert judged(accuracy, anderson=1.0)[-1] == "does not hold"
 
@@ -176,9 +180,15 @@ def test_curves_that_stay_and_curves_that_fall():
         profile = [
             row for row in nets("unroll", lambda i, _: 0.99 if i < 6 else 0.3, rising) if row["budget"] == "large"
         ]
-        about = [{key: row[key] for key in ("category", "name", "net")} for row in profile[:: len(LENGTHS)]]
+        about = [{key: row[key] for key in ("category", "label", "net")} for row in profile[:: len(LENGTHS)]]
         curve = [
-            one | {"measure": "Curve", "trained_at": 8, "at": [1, 8, 32, 64], "partial_scores": [0.9, 0.8, dip, end]}
+            one
+            | {
+                "measure": "AccuracyCurve",
+                "trained_at": 8,
+                "at": [1, 8, 32, 64],
+                "partial_scores": [0.9, 0.8, dip, end],
+            }
             for one, end in zip(about, ends, strict=True)
         ]
         return [*profile, *curve]
@@ -201,7 +211,9 @@ def test_metrics_claims_follow_the_numbers():
                 ("jacobian", 2.0, resized_jacobian * jacobian(i), 300),
             ):
                 numbers = {"value": value, "median": value, "forward": cost, "backward": 0, "seconds": 1.0}
-                found.append({"name": f"net {i}", "metric": metric, "size": size} | numbers)
+                found.append(
+                    {"depth": 6, "weight_norm": False, "rate": 1e-3 * i, "metric": metric, "size": size} | numbers
+                )
         return found
 
     assert verdicts("metrics", rows(rising, lambda i: 1 / rising(i), 2)) == ["holds"] * 6
@@ -214,13 +226,13 @@ def test_metrics_claims_follow_the_numbers():
 
 def test_studies_share_their_nets_and_what_is_measured_of_them():
     scale = SCALES["laptop"]
-    plans = {name: STUDIES[name].plan(scale) for name in NAMES}
-    known = {recipe.id for _, recipe in string_members(scale, *STRING_CATEGORIES, LOCAL)}
-    asked = {step.member.recipe.id for plan in plans.values() for step in plan}
+    plans = {name: FIGURES[name].plan(scale) for name in NAMES}
+    known = {net.id for net in string_nets(scale, *STRING_CATEGORIES, Category.LOCAL)}
+    asked = {step.net.id for plan in plans.values() for step in plan}
     assert asked - known == {free_string_net(scale).id}
 
     def blocks(*names):
-        return {(step.member.recipe.id, step.measure.id) for name in names for step in plans[name]}
+        return {(step.net.id, step.measure.id) for name in names for step in plans[name]}
 
     assert blocks("kernels") <= blocks("by_difficulty")
     assert blocks("interventions", "per_instance", "convergence_vs_pi") <= blocks("interventions_by_difficulty")
@@ -230,15 +242,15 @@ def test_every_study_measures_draws_and_judges(tmp_path):
     """With nets that have learned nothing, each trained once."""
     scale, blocks, runs = SCALES["smoke"], {}, {}
     for name in NAMES:
-        study = STUDIES[name]
+        study = FIGURES[name]
         plan = study.plan(scale)
         for step in plan:
-            recipe = step.member.recipe
+            recipe = step.net.recipe
             if recipe.id not in runs:
                 runs[recipe.id] = train(recipe, tmp_path / recipe.id)
             if (recipe.id, step.measure.id) not in blocks:
                 blocks[recipe.id, step.measure.id] = measure_block(runs[recipe.id].folder, step)
-        rows = json.loads(json.dumps(labelled(plan, blocks), allow_nan=False))
+        rows = json.loads(json.dumps(add_net_columns(plan, blocks.values()), allow_nan=False))
         drawn = study.draw(rows)
         drawn.set_dpi(40)
         canvas = FigureCanvasAgg(drawn)

@@ -9,7 +9,7 @@ from torch import nn
 from equilibria import Budget, EquilibriumModel
 from equilibria.diagnostics import from_function
 from equilibria.nets import ConvNet
-from equilibria.reproduction.measures.accuracy_curve import Curve
+from equilibria.reproduction.measures.accuracy_curve import AccuracyCurve
 from equilibria.reproduction.measures.path_metrics import (
     AdversarialStarts,
     JacobianNorm,
@@ -18,7 +18,7 @@ from equilibria.reproduction.measures.path_metrics import (
     resized,
 )
 from equilibria.reproduction.measures.profile import instances
-from equilibria.reproduction.measures.state_paths import Paths, apart, limits_apart
+from equilibria.reproduction.measures.state_paths import StatePaths, apart, limits_apart
 from equilibria.solvers import Picard
 from equilibria.tasks import PrefixSum
 from equilibria.training import Recipe
@@ -32,7 +32,7 @@ def on_bits(step):
 
 
 def test_paths_of_a_contraction_meet_and_those_of_an_integrator_do_not():
-    measure = Paths(16, steps=60, before=4, inputs=6)
+    measure = StatePaths(16, steps=60, before=4, inputs=6)
     (met,) = measure.rows(on_bits(lambda z, x: 0.5 * z + x), RECIPE)
     assert max(met["apart_at_last"]) < 1e-5 < min(met["apart_at_first"])
     ends = np.array(met["paths"])[:, -1]
@@ -54,7 +54,7 @@ def test_paths_on_one_cycle_have_one_limit_wherever_they_are_on_it():
     assert apart(ends).item() > 1
     assert limits_apart([start, 3 * start], [[start], [3 * start, 4 * start]]).item() == pytest.approx(1.0)
     turning = EquilibriumModel(nn.Identity(), lambda z, x: -z, on_bits(None).readout, init=lambda x: x)
-    (row,) = Paths(16, steps=9, before=3, inputs=6, phases=4).rows(turning, RECIPE)
+    (row,) = StatePaths(16, steps=9, before=3, inputs=6, phases=4).rows(turning, RECIPE)
     both = zip(row["apart_in_the_limit"], row["apart_at_last"], strict=True)
     assert all(0.1 < limit <= last for limit, last in both)  # cycles of two states each, and no state in two
     assert 0 <= row["score"] <= row["partial_score"] <= 1
@@ -69,7 +69,7 @@ def test_how_far_apart_states_are_does_not_depend_on_their_unit():
 
 def test_a_curve_is_what_evaluating_after_each_number_of_steps_gives():
     model, steps = RECIPE.build(), (1, 2, 5, 9)
-    for row in Curve((8, 12), 10, steps).rows(model, RECIPE):
+    for row in AccuracyCurve((8, 12), 10, steps).rows(model, RECIPE):
         batch = instances(RECIPE.task, row["difficulty"], 10)
         for step, right in zip(row["at"], row["partial_scores"], strict=True):
             with torch.no_grad():

@@ -70,7 +70,7 @@ def test_one_that_fails_is_told_and_the_others_go_on(tmp_path):
     bad = SHORT.override({"net": "dense"})  # cannot take a sequence
     entries = sweep([bad, SHORT], tmp_path, workers=1)
     assert [entry.state for entry in entries] == ["failed", "finished"]
-    assert "DenseNet takes a vector" in entries[0].reason
+    assert "DenseNet needs inputs of layout vector" in entries[0].reason
     again = sweep([bad, SHORT], tmp_path, workers=1)
     assert [entry.state for entry in again] == ["failed", "skipped"], "told again, and not tried"
     assert again[0].reason == entries[0].reason
@@ -135,7 +135,7 @@ def test_control_c_saves_and_the_same_command_goes_on(tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on" in output
+    assert "run the same command to resume" in output
     states = list((tmp_path / "runs").glob("*/state-*"))
     assert len({path.parent for path in states}) == 2, "those that ran are saved, no other was begun"
     assert Recipe.load(states[0].parent / "recipe.json").optim.steps == 3000
@@ -181,7 +181,7 @@ def test_a_run_that_is_trained_elsewhere_is_no_failure(tmp_path):
         (["--grid", "seed=0", "--grid", "optim.lr=1"], "--grid is given twice"),
         (["--grid", "lr=1"], "did you mean optim.lr"),
         (["--gpus", "1"], "add --on ray"),
-        (["--on", "ray", "--workers", "2"], "--workers is about the local pool"),
+        (["--on", "ray", "--workers", "2"], "--workers is for the local pool"),
     ],
 )
 def test_flags_that_would_be_ignored_are_refused(words, message, capsys, tmp_path):

@@ -1,4 +1,4 @@
-"""Thinking: the same states as a solve, looked at on the way, and nobody who is done costs anything."""
+"""`think`: the same states as a solve, with predictions on the way, and stopped rows cost nothing."""
 
 import gc
 import time
@@ -19,12 +19,12 @@ def model_of(cell, init=torch.zeros_like, readout=None) -> EquilibriumModel:
 
 
 def at_its_own_rate(z: Tensor, rate: Tensor) -> Tensor:
-    """Settles on 1: z - 1 shrinks by `rate` at each step."""
+    """Converges to 1: z - 1 shrinks by `rate` at each step."""
     return 1 + rate * (z - 1)
 
 
 class Counting:
-    """A cell that notes how many rows it was asked for."""
+    """A cell that records the number of rows of each call."""
 
     def __init__(self, cell):
         self.cell, self.rows = cell, []
@@ -59,7 +59,7 @@ def test_each_thought_is_the_solve_so_far():
         assert thought.thinking.all() == (thought.step < 20)
 
 
-def test_samples_stop_one_by_one_and_then_cost_nothing():
+def test_rows_stop_independently_and_then_cost_nothing():
     cell = Counting(at_its_own_rate)
     rates = column(0.1, 0.5, 0.9, 0.99)
     thoughts = list(model_of(cell).think(rates, budget=Budget(400, 1e-6), every=5))
@@ -84,7 +84,7 @@ def test_cycles_stop_where_a_solve_would_stop():
     assert torch.equal(last.z, whole.z)
 
 
-def test_a_divergent_sample_is_not_settled():
+def test_a_divergent_row_is_not_settled():
     model = model_of(lambda z, x: torch.where(x > 0, expanding(z), z / 2 + 1), init=lambda x: x)
     last = list(model.think(column(1.0, -1.0), budget=Budget(2000, 1e-6)))[-1]
     assert last.why.tolist() == [Why.DIVERGED, Why.CONVERGED]
@@ -97,13 +97,13 @@ def classes(z: Tensor) -> Tensor:
 
 
 def test_an_answer_that_stays_is_final():
-    """z - 1 = -rate^t passes -1/2 after 1, 7 and 69 steps, and the answer has to stand for 20 more."""
+    """z - 1 = -rate^t passes -1/2 after 1, 7 and 69 steps, and the answer must stay for 20 more."""
     rates = column(0.1, 0.9, 0.99)
     model = model_of(at_its_own_rate, readout=classes)
     thoughts = list(model.think(rates, budget=Budget(300), every=1, until=Unchanged(20)))
     last = thoughts[-1]
     assert last.why.tolist() == [Why.UNCHANGED] * 3
-    assert last.steps.tolist() == [21, 27, 21]  # the slowest has said 0 for 20 steps, which is the risk of this rule
+    assert last.steps.tolist() == [21, 27, 21]  # the slowest was 0 for 20 steps: the risk of this rule
     patient = list(model.think(rates, budget=Budget(300), every=1, until=Unchanged(70)))[-1]
     assert patient.steps.tolist() == [71, 77, 69 + 70]
     assert patient.prediction.argmax(1).tolist() == [1, 1, 1]
@@ -117,7 +117,7 @@ def test_numbers_that_stay_within_a_distance_are_final():
     assert list(drifting.think(column(0.0), budget=Budget(99), until=Unchanged(9, 1e-3)))[-1].why == Why.EXHAUSTED
 
 
-def test_what_has_said_its_answer_is_not_evaluated_again():
+def test_stopped_rows_are_not_evaluated_again():
     cell = Counting(lambda z, rate: torch.where(rate > 0.5, flip(z), z / 2))
     model = model_of(cell, init=lambda x: x, readout=classes)
     last = list(model.think(column(0.9, 0.1), budget=Budget(100), every=1, until=Unchanged(10)))[-1]
@@ -126,7 +126,7 @@ def test_what_has_said_its_answer_is_not_evaluated_again():
     assert sum(cell.rows) == 111
 
 
-def test_a_deadline_is_kept():
+def test_a_deadline_is_met():
     def slow(z, x):
         time.sleep(0.01)
         return z + x
@@ -140,28 +140,28 @@ def test_a_deadline_is_kept():
     assert thoughts[-1].z[:, 0].tolist() == [steps, 2 * steps]
 
 
-def test_there_is_a_thought_however_short_the_time():
+def test_there_is_always_one_thought():
     (only,) = model_of(at_its_own_rate).think(column(0.5), budget=Budget(100), deadline=0)
     assert (only.step, only.why.tolist()) == (1, [Why.DEADLINE])
 
 
-def test_the_others_agree_when_starts_do_not_matter():
-    """The first solves by hand: the mean cosine to three solves from the same noise."""
+def test_restarts_agree_for_a_path_independent_cell():
+    """Computed by hand: the mean cosine to three solves from the same noise."""
     problem = affine(batch=6, n=8)
     thoughts = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1, restarts=3, rng=rng()))
     noise = torch.randn(18, 8, generator=rng(), dtype=torch.float64)
-    z, beside = torch.zeros(6, 8, dtype=torch.float64), list(noise.split(6))
+    z, restarted = torch.zeros(6, 8, dtype=torch.float64), list(noise.split(6))
     for thought in thoughts[:5]:
-        z, beside = problem(z, problem.u), [problem(other, problem.u) for other in beside]
-        expected = torch.stack([torch.cosine_similarity(z, other) for other in beside]).mean(0)
+        z, restarted = problem(z, problem.u), [problem(other, problem.u) for other in restarted]
+        expected = torch.stack([torch.cosine_similarity(z, other) for other in restarted]).mean(0)
         torch.testing.assert_close(thought.alignment, expected)
         assert thought.step > 1 or expected.min() < 0.9
     torch.testing.assert_close(thoughts[-1].alignment, torch.ones(6, dtype=torch.float64), rtol=0, atol=1e-8)
     alone = list(model_of(problem).think(problem.u, budget=Budget(200, 1e-10), every=1))[-1]
-    assert torch.equal(alone.z, thoughts[-1].z)  # company changes nothing
+    assert torch.equal(alone.z, thoughts[-1].z)  # restarts do not change the solve
 
 
-def test_the_others_disagree_when_starts_matter():
+def test_restarts_disagree_for_a_path_dependent_cell():
     stays = model_of(lambda z, x: z, init=lambda x: x)
     x = torch.ones(50, 40)
     thought = list(stays.think(x, budget=Budget(5), restarts=2, rng=rng()))[-1]
@@ -171,14 +171,14 @@ def test_the_others_disagree_when_starts_matter():
     assert expected.mean().abs() < 0.1  # cosines of random directions
 
 
-def test_those_beside_a_sample_that_has_stopped_stop_too():
+def test_restarts_of_a_stopped_row_stop_too():
     cell = Counting(at_its_own_rate)
     list(model_of(cell).think(column(0.1, 0.99), budget=Budget(50, 1e-6), every=10, restarts=4, rng=rng()))
-    assert cell.rows[-1] <= 4  # one sample is left, with its four others
+    assert cell.rows[-1] <= 4  # one row is left, with its four restarts
     assert max(cell.rows) == 8
 
 
-def test_breaking_off_frees_everything():
+def test_closing_the_generator_frees_everything():
     x = torch.zeros(3, 5)
     start = torch.ones(3, 5)
     seen = weakref.ref(start)
@@ -193,7 +193,7 @@ def test_breaking_off_frees_everything():
     assert torch.is_grad_enabled()
 
 
-def test_no_gradients_and_none_taken_away():
+def test_thinking_does_not_change_grad_mode():
     net = ConvNet(8).build(PrefixSum(), seed=0)
     x = PrefixSum().sample(4, 12, rng()).x
     for thought in net.think(x, budget=Budget(10), every=5):
@@ -234,12 +234,12 @@ def test_why_continues_status():
         ({"restarts": 2}, "pass the generator"),
     ],
 )
-def test_misuse_is_noticed_at_the_call(options, message):
+def test_misuse_raises_at_the_call(options, message):
     with pytest.raises(ValueError, match=message):
         model_of(at_its_own_rate).think(column(0.5), solver=Picard(), **options)
 
 
-def test_rules_that_cannot_be():
+def test_invalid_rules():
     with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
         Unchanged(0)
     with pytest.raises(ValueError, match="within must be >= 0"):
@@ -251,7 +251,7 @@ def test_rules_that_cannot_be():
 @pytest.mark.parametrize("until", [Unchanged(2), Unchanged(2, within=1.0)], ids=repr)
 @pytest.mark.parametrize("readout", [lambda z: torch.cat((z, -z), 1), lambda z: torch.zeros(len(z), 2)])
 def test_what_is_not_finite_never_settles(readout, until):
-    """Neither when NaN is read as class 0 again and again, nor when the readout hides it."""
+    """Neither if NaN is always read as class 0, nor if the readout hides it."""
     model = model_of(lambda z, u: 1e308 * u * z + 2, readout=readout)
     last = list(model.think(column(0, 5), budget=Budget(40), every=1, until=until))[-1]
     assert last.why.tolist() == [Why.UNCHANGED, Why.DIVERGED]

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from equilibria.reproduction.engine.compare import differences
-from equilibria.reproduction.measures.rounding import redrawn, redrawn_count
+from equilibria.reproduction.engine.compare import Field, Kind, differences
+from equilibria.reproduction.measures.profile import Profile
+from equilibria.reproduction.measures.rounding import rounding_stderr, rounding_stderr_of_count
+
+FIELDS = {**Profile((32,), 100, 4, 50).fields, "jacobian": Field(Kind.NUMBER)}
 
 ROW = {
     "difficulty": 32,
@@ -21,7 +24,6 @@ ROW = {
     "aligned": 50,
     "diverged": 3,
     "residual": 1e-3,
-    "seconds": 1.0,
     "jacobian": 0.8,
     "right": [True, False] * 50,
     "last_step_each": [1e-3] * 99 + [None],
@@ -37,7 +39,6 @@ ROW = {
         {"alignment": 0.991},
         {"diverged": 5},
         {"residual": 5e-3},
-        {"seconds": 50.0},
         {"jacobian": 0.81},
         {"right": [True, False] * 49 + [True, True]},
         {"last_step_each": [2e-3] * 98 + [None, None]},
@@ -46,13 +47,16 @@ ROW = {
     ids=str,
 )
 def test_what_rounding_does_is_allowed(change):
-    assert differences([ROW], [ROW | change]) == []
+    assert differences(FIELDS, [ROW], [ROW | change]) == []
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"score": 0.6}, "difficulty 32, budget large, steps 512: score is 0.6 and was 0.5 (allowed: 0.05)"),
+        (
+            {"score": 0.6},
+            "difficulty 32, budget large, steps 512, examples 100, aligned 50: score is 0.6 and was 0.5 (allowed: 0.0",
+        ),
         ({"alignment": 0.98}, "alignment is 0.98 and was 0.999 (allowed: 0.01)"),
         ({"alignment": None}, "alignment is None and was 0.999"),
         ({"diverged": 9}, "diverged is 9 and was 3"),
@@ -63,7 +67,7 @@ def test_what_rounding_does_is_allowed(change):
         ({"budget": "best"}, "budget is 'best' and was 'large'"),
         ({"right": [True] * 100}, "the mean of right is 1 and was 0.5"),
         ({"right": [True]}, "right has 1 entries and had 100"),
-        ({"last_step_each": [1.0] * 100}, "last_step_each is 1 on the whole"),
+        ({"last_step_each": [1.0] * 100}, "last_step_each is 1 on average"),
         ({"last_step_each": [None] * 100}, "more or fewer entries of last_step_each"),
         ({"status_each": [1, 0] * 50}, "100 of 100 entries of status_each changed"),
         ({"new": 1}, "new is not recorded"),
@@ -71,7 +75,7 @@ def test_what_rounding_does_is_allowed(change):
     ids=str,
 )
 def test_what_it_does_not_do_is_told(change, words):
-    (sentence,) = differences([ROW], [ROW | change])
+    (sentence,) = differences(FIELDS, [ROW], [ROW | change])
     assert words in sentence
 
 
@@ -83,9 +87,9 @@ def measured(seed: int, *, settling: float, shift: float = 0.0, examples: int = 
     alignments = torch.tensor([(fixed if one else drawn).uniform(-1, 1) for one in easy])
     still = torch.tensor([one or drawn.random() < 0.1 for one in easy])  # some settle by chance
     again = {
-        "score": redrawn(scores, ~still),
-        "alignment": redrawn(alignments, ~still),
-        "converged": redrawn_count(still, ~still),
+        "score": rounding_stderr(scores, ~still),
+        "alignment": rounding_stderr(alignments, ~still),
+        "converged": rounding_stderr_of_count(still, ~still),
     }
     return {
         "examples": examples,
@@ -94,7 +98,7 @@ def measured(seed: int, *, settling: float, shift: float = 0.0, examples: int = 
         "score": scores.mean().item() + shift * scores.std().item() / math.sqrt(examples),
         "alignment": alignments.mean().item() + shift * alignments.std().item() / math.sqrt(examples),
         "status_each": [0 if one else 2 for one in still.tolist()],
-        "redrawn": again,
+        "rounding_error": again,
     }
 
 
@@ -102,46 +106,62 @@ def measured(seed: int, *, settling: float, shift: float = 0.0, examples: int = 
 def test_ends_that_are_drawn_again_are_allowed(settling):
     for first in range(0, 1000, 2):
         pair = [measured(seed, settling=settling) for seed in (first, first + 1)]
-        assert differences(pair[:1], pair[1:]) == []
+        assert differences(FIELDS, pair[:1], pair[1:]) == []
 
 
 @pytest.mark.parametrize(("settling", "shift"), [(0.0, 12.0), (0.7, 10.0), (0.95, 5.0), (1.0, 1.2)])
 def test_more_than_that_is_told(settling, shift):
     """The fewer solves are left that do not settle, the less."""
     for seed in range(1, 50):
-        found = differences([measured(0, settling=settling)], [measured(seed, settling=settling, shift=shift)])
+        found = differences(FIELDS, [measured(0, settling=settling)], [measured(seed, settling=settling, shift=shift)])
         assert any("score is" in one for one in found)
         assert any("alignment is" in one for one in found)
 
 
 def test_draws_have_the_standard_error_that_is_said():
-    """The means of many draws differ as much as one draw says; of half of them that are restless, so do all."""
+    """The means of many draws differ as much as one draw says; of half of them that are unsettled, so do all."""
     generator = torch.Generator().manual_seed(0)
     every, half = torch.ones(400, dtype=torch.bool), torch.arange(400) % 2 == 0
     fixed = torch.randn(400, generator=generator)
     draws = torch.randn(2000, 400, generator=generator)
-    assert redrawn(draws[0], every) == pytest.approx(draws.mean(1).std().item(), rel=0.1)
+    assert rounding_stderr(draws[0], every) == pytest.approx(draws.mean(1).std().item(), rel=0.1)
     some = torch.where(half, draws, fixed)
-    assert some.mean(1).std().item() < redrawn(some[0], half) == pytest.approx(redrawn(draws[0], every), rel=0.1)
+    assert (
+        some.mean(1).std().item()
+        < rounding_stderr(some[0], half)
+        == pytest.approx(rounding_stderr(draws[0], every), rel=0.1)
+    )
     few = torch.arange(400) < 50
-    assert redrawn(draws[0], few) == pytest.approx(0.5 * redrawn(draws[0], every), rel=0.05)
-    assert redrawn(draws[0], ~every) == 0
+    assert rounding_stderr(draws[0], few) == pytest.approx(0.5 * rounding_stderr(draws[0], every), rel=0.05)
+    assert rounding_stderr(draws[0], ~every) == 0
 
 
 def test_none_of_many_may_be_chance():
     """A share of 1 in 42 gives none of 40 more often than not."""
-    none, restless = torch.zeros(40), torch.ones(40, dtype=torch.bool)
-    assert redrawn(none, restless) == redrawn(1 - none, restless) == 0.024
-    assert redrawn(none, ~restless) == 0
+    none, unsettled = torch.zeros(40), torch.ones(40, dtype=torch.bool)
+    assert rounding_stderr(none, unsettled) == rounding_stderr(1 - none, unsettled) == 0.024
+    assert rounding_stderr(none, ~unsettled) == 0
 
 
 def test_errors_are_compared_with_themselves():
     small = {"score": 1e-5, "examples": 100}
-    assert differences([small], [{"score": 1.04e-5, "examples": 100}], errors=True) == []
-    assert differences([small], [{"score": 2e-5, "examples": 100}], errors=True)
-    assert differences([small], [{"score": 2e-5, "examples": 100}]) == [], "as a share it is nothing"
+    assert differences(FIELDS, [small], [{"score": 1.04e-5, "examples": 100}], errors=True) == []
+    assert differences(FIELDS, [small], [{"score": 2e-5, "examples": 100}], errors=True)
+    assert differences(FIELDS, [small], [{"score": 2e-5, "examples": 100}]) == [], "as a share it is nothing"
+
+
+def test_a_best_number_of_steps_may_be_another_of_the_best():
+    """Without a search the number of steps is a setting."""
+    row, other = {"steps": 20}, {"steps": 23}
+    assert differences(Profile((32,), 100, 4, 50, search=60).fields, [row], [other]) == []
+    assert differences(FIELDS, [row], [other])
+
+
+def test_a_column_without_a_declared_kind_is_reported():
+    (sentence,) = differences(FIELDS, [{"strange": 1.0}], [{"strange": 1.0}])
+    assert "strange has no declared kind" in sentence
 
 
 def test_rows_that_are_missing():
-    assert differences([ROW], []) == ["0 rows were measured, and 1 are recorded"]
-    assert "score is no longer measured" in differences([{"score": 1.0}], [{}])[0]
+    assert differences(FIELDS, [ROW], []) == ["0 rows were measured, and 1 are recorded"]
+    assert "score is no longer measured" in differences(FIELDS, [{"score": 1.0}], [{}])[0]

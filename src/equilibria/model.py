@@ -1,4 +1,4 @@
-"""A network whose answer is read from the state that its cell settles on."""
+"""`EquilibriumModel`: a network whose prediction is read from the state that its cell settles on."""
 
 import math
 from collections.abc import Callable, Generator
@@ -13,7 +13,7 @@ from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver, check_solver_and_budget, solve
 from equilibria.core.solution import Solution, Status, Step
 from equilibria.core.think import Thought, Unchanged, think
-from equilibria.gradients import Backprop, Gradient
+from equilibria.gradients import GRADIENTS, Backprop, Gradient
 from equilibria.solvers import Picard
 
 
@@ -25,20 +25,20 @@ class Output(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A prediction and how far to trust it."""
+    """A prediction and its uncertainty."""
 
     prediction: Tensor
     uncertainty: Tensor  # (batch,) float64; infinite where a solve diverged
-    abstained: Tensor  # (batch,) bool: the model would rather not say
+    abstained: Tensor  # (batch,) bool: the uncertainty is above the threshold
 
 
 def zeros(u: Tensor, *_: Any) -> Tensor:
-    """The usual start: a zero state of the shape of the (first) injected tensor."""
+    """The default initial state: zeros in the shape of the (first) injected tensor."""
     return torch.zeros_like(u)
 
 
 def encoded(u: Tensor, *_: Any) -> Tensor:
-    """A first state that is the encoded input itself."""
+    """An initial state that is the encoded input."""
     return u
 
 
@@ -46,19 +46,19 @@ class EquilibriumModel(nn.Module):
     """injection = encoder(x),  z* = cell(z*, *injection),  prediction = readout(z*).
 
     Args:
-        encoder: turns the input into a tensor, or a tuple of tensors, which the cell sees at every step.
-        cell: `cell(z, *injection)` returns the next state. No sample may see another: no batch norm.
-        readout: turns a state into a prediction.
-        init: `init(*injection)` returns the first state.
-        solver, gradient, budget: what calls use that do not say otherwise: 32 plain steps, backpropagated.
+        encoder: maps the input to a tensor or a tuple of tensors, the injection, which the cell sees at every step.
+        cell: `cell(z, *injection)` returns the next state. Rows must be independent: no batch norm.
+        readout: maps a state to a prediction.
+        init: `init(*injection)` returns the initial state.
+        solver, gradient, budget: the defaults of calls: 32 plain steps, differentiated by backpropagation.
 
-    Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call. So is what a cell
-    does with the injection alone, if it is a module with a method `prepare_solve(*injection)` that returns another map
-    and injection: `map(z, *its_injection)` must be `cell(z, *injection)`, and everything that differs between samples
-    must be in that injection, because rows leave the batch.
+    Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call. A cell can also
+    precompute what depends only on the injection: give it a method `prepare_solve(*injection)` that returns another
+    map and injection, with `map(z, *its_injection)` equal to `cell(z, *injection)`. Everything that differs between
+    rows must be in that injection, because finished rows leave the batch.
     """
 
-    encoder: Any  # modules or functions: whoever made them knows which
+    encoder: Any  # modules or functions
     cell: Any
     readout: Any
     init: Any
@@ -77,26 +77,26 @@ class EquilibriumModel(nn.Module):
         super().__init__()
         check_solver_and_budget(solver, budget)
         if not isinstance(gradient, Gradient):
-            known = ", ".join(sorted(f"{kind.__name__}()" for kind in Gradient.__subclasses__()))
+            known = ", ".join(sorted(f"{kind.__name__}()" for kind in GRADIENTS.values()))
             raise TypeError(f"gradient must be a Gradient object, got {gradient!r}; use one of {known}")
         self.encoder, self.cell, self.readout, self.init = encoder, cell, readout, init
         self.solver, self.gradient, self.budget = solver, gradient, budget
-        self.blueprint: Any = None  # what can build the same model again, if anything can: a net and its task
-        self.record: dict[str, Any] | None = None  # of the run that it was loaded from: recipe, summary, weights
+        self.blueprint: Any = None  # the net and the task that build this model, if known
+        self.record: dict[str, Any] | None = None  # recipe and summary of the run that it was loaded from
         for name, module in self.named_modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm) and name.startswith("cell"):
                 raise ValueError(
-                    f"{name} is a batch norm: an answer would depend on the other samples of its batch; use GroupNorm, "
+                    f"{name} is a batch norm, so a prediction would depend on other rows of the batch; use GroupNorm, "
                     "LayerNorm or weight norm inside a cell"
                 )
 
     def inject(self, x: Tensor) -> tuple:
-        """The encoded input as a tuple, as the cell takes it."""
+        """The injection for the input `x`, as a tuple."""
         injection = self.encoder(x)
         return injection if isinstance(injection, tuple) else (injection,)
 
-    def _ready(self, x: Tensor, z0: Any) -> tuple[Callable[..., Tensor], Any, tuple]:
-        """What a solve takes: the map, the first state and the injection."""
+    def _problem(self, x: Tensor, z0: Any) -> tuple[Callable[..., Tensor], Any, tuple]:
+        """The arguments of a solve: the map, the initial state and the injection."""
         injection = self.inject(x)
         start = self.init(*injection) if z0 is None else z0
         cell, injection = prepare(self.cell, injection)
@@ -113,10 +113,10 @@ class EquilibriumModel(nn.Module):
         on_step: Callable[[Step], None] | None = None,
         trace: bool = True,
     ) -> Solution:
-        """Solve for the state without gradients; the full record of `equilibria.core.loop`."""
+        """Solve for the state without gradients. Arguments are those of `equilibria.solve`."""
         with torch.no_grad():
             return solve(
-                *self._ready(x, z0),
+                *self._problem(x, z0),
                 solver=solver or self.solver,
                 budget=budget or self.budget,
                 keep=keep,
@@ -134,9 +134,9 @@ class EquilibriumModel(nn.Module):
         budget: Budget | None = None,
         trace: bool = False,
     ) -> Output:
-        """Predict, with gradients in train and eval mode alike."""
+        """Predict, with gradients in train and in eval mode."""
         solution = (gradient or self.gradient).solve(
-            *self._ready(x, z0),
+            *self._problem(x, z0),
             solver=solver or self.solver,
             budget=budget or self.budget,
             trace=trace,
@@ -155,10 +155,10 @@ class EquilibriumModel(nn.Module):
         """Predict without gradients, and abstain where the uncertainty is above a threshold.
 
         Args:
-            threshold: the most uncertainty at which to answer; `equilibria.diagnostics.selective` finds one that
-                keeps a promise about errors.
+            threshold: the largest accepted uncertainty. `equilibria.diagnostics.selective` finds one that guarantees
+                an error rate.
             uncertainty: an `equilibria.diagnostics.Uncertainty`, such as `Misalignment()`. Defaults to the relative
-                residual of the solve, which costs nothing and depends neither on chance nor on other samples.
+                residual of the solve, which is free, deterministic and independent of the other rows.
         """
         solution = self.equilibrium(x, solver=solver, budget=budget, trace=False)
         with torch.no_grad():
@@ -182,17 +182,22 @@ class EquilibriumModel(nn.Module):
         restarts: int = 0,
         rng: torch.Generator | None = None,
     ) -> Generator[Thought, None, None]:
-        """Yield the answers so far every few steps, while samples stop one by one; see `equilibria.core.think.think`.
+        """Yield the predictions so far every few steps, until every row has stopped.
 
-        With `restarts`, so many solves from standard normal noise, drawn from `rng`, run beside it, and
-        `Thought.alignment` says how well they agree.
+        With `restarts`, that many solves from standard normal noise, drawn from `rng`, run alongside, and
+        `Thought.alignment` is the mean cosine to their states.
+
+        Args:
+            every: the number of steps between two thoughts.
+            until: also stop rows whose answer no longer changes.
+            deadline: seconds from this call.
         """
         with torch.no_grad():
-            cell, start, injection = self._ready(x, z0)
+            cell, start, injection = self._problem(x, z0)
             if restarts and rng is None:
-                raise ValueError("restarts start from noise; pass the generator to draw it from: rng=torch.Generator()")
-            again = torch.arange(len(start), device=start.device).repeat(restarts)
-            restart_states = noise_like(rows(start, again), rng) if restarts and rng else None
+                raise ValueError("restarts need noise; pass the generator to draw it from: rng=torch.Generator()")
+            example = torch.arange(len(start), device=start.device).repeat(restarts)
+            restart_states = noise_like(rows(start, example), rng) if restarts and rng else None
             return think(
                 cell,
                 self.readout,

@@ -18,7 +18,7 @@ from equilibria.cli.measure import MeasureCommand
 from equilibria.cli.quickstart import Quickstart
 from equilibria.cli.reproduce import Reproduce
 from equilibria.cli.sweep import Sweep
-from equilibria.cli.train import Train, how_to_go_on, with_recipe
+from equilibria.cli.train import Train, resume_command, with_recipe
 from equilibria.training import Interrupted, TrainingDiverged
 
 FAILED, INTERRUPTED = 1, 130  # exit codes; wrong flags give 2, and 0 is success
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if arguments.count("--grid") > 1:
-            raise ValueError("--grid is given twice, and the second would replace the first; name all axes after one")
+            raise ValueError("--grid is given twice; name all axes after one --grid")
         train, arguments = with_recipe(arguments)
         command = tyro.cli(
             Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
@@ -46,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[Explore, tyro.conf.subcommand("explore")],
             args=arguments,
             prog="equilibria",
-            description="Train, measure and use networks that think until they settle.",
+            description="Train, measure and use equilibrium models: networks that iterate until they settle.",
             config=(tyro.conf.AvoidSubcommands,),
         )
         return command.run()
     except Interrupted as stopped:
-        print(f"{stopped}; to go on: {how_to_go_on(stopped.folder, arguments)}", file=sys.stderr)
+        print(f"{stopped}; to resume: {resume_command(stopped.folder, arguments)}", file=sys.stderr)
         return INTERRUPTED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

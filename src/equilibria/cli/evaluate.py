@@ -16,30 +16,30 @@ from equilibria.training.runs import as_json, compare_measurements
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure trained nets: score, alignment, residuals and steps by difficulty.
+    """Measure trained nets: score, alignment, residual and steps by difficulty.
 
-    Evaluations of the same net see the same instances, so `--check` can compare with the numbers that the run
-    has in its summary and fail (exit code 1) if they differ.
+    Evaluations of a net always use the same instances, so `--check` can compare with the numbers in the run's summary;
+    it fails (exit code 1) if they differ.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of finished runs, for example results/prefix_sum/fast/seed-0."""
     at: tuple[tuple[float, int], ...] = ()
-    """Pairs of a difficulty and a number of steps; left out: those of the recipe."""
+    """Pairs of a difficulty and a number of steps. Defaults to those of the recipe."""
     examples: int = 0
-    """Instances of each difficulty; 0: as many as the recipe says."""
+    """Instances of each difficulty; 0: as in the recipe."""
     threads: int = 0
-    """Threads of torch; 0 leaves torch's choice."""
+    """Number of torch threads; 0: chosen by torch."""
     check: Flag = False
-    """Compare with the run's own numbers; needs the same instances, so it takes no --at and no --examples."""
+    """Compare with the recorded numbers; not with --at or --examples."""
     json: Flag = False
-    """Print JSON, and nothing else, on standard output."""
+    """Print only JSON on standard output."""
 
     def run(self) -> int:
         if self.check and (self.at or self.examples):
-            raise ValueError("--check measures exactly what the run did; leave out --at and --examples")
+            raise ValueError("--check measures what the run recorded; remove --at and --examples")
         if not self.runs:
-            raise ValueError("name the folder of at least one run; `equilibria list runs` shows them")
+            raise ValueError("name at least one run folder; `equilibria list runs` shows them")
         use_threads(self.threads)
         console, results, failed = Console(stderr=self.json), [], False
         for folder in self.runs:
@@ -63,6 +63,6 @@ class Evaluate:
 
     def _measured(self, run: Run) -> list[Measurement]:
         if not (run.folder / "recipe.json").is_file():
-            raise ValueError(f"{run.folder} is not the folder of a run: it has no recipe.json")
+            raise ValueError(f"{run.folder} is not a run folder: it has no recipe.json")
         at = tuple((int(one) if one.is_integer() else one, steps) for one, steps in self.at)
         return measure_final(run.model(), run.recipe, examples=self.examples or None, at=at or None)

@@ -7,25 +7,26 @@ from typing import Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from equilibria.cli.options import Flag
 from equilibria.training import RECIPES, table
 from equilibria.training.recipe import KINDS
 
-SHOWN = ("folder", "name", "seed", "state", "step", "steps", "loss", "score", "alignment")  # of a run, for people
+SHOWN = ("folder", "name", "seed", "state", "step", "steps", "loss", "score", "alignment")  # columns without --json
 PARTS = {f"{kind.__name__.lower()}s": members for kind, members in KINDS.items()}
 What = Literal["recipes", "runs", "tasks", "nets", "solvers", "gradients", "starts", "depths", "extras"]
 
 
 @dataclass(frozen=True)
 class List:
-    """Show what there is: recipes, runs, or the kinds of a part of a recipe."""
+    """List recipes, runs, or the kinds of a part of a recipe."""
 
     what: tyro.conf.Positional[What] = "recipes"
     """What to list."""
     folder: Path = Path("runs")
-    """Where to look for runs."""
+    """Folder to search for runs."""
     json: Flag = False
     """Print JSON."""
 
@@ -62,4 +63,4 @@ class List:
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "" if value is None else str(value)
+    return "" if value is None else escape(str(value))

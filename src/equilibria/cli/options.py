@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Options that several commands share."""
 
 import os
 from typing import Literal
@@ -11,9 +11,9 @@ Flag = tyro.conf.FlagCreatePairsOff[bool]  # --json, without a --no-json
 
 
 def use_threads(threads: int) -> None:
-    """0 leaves torch's choice."""
+    """Set the number of torch threads; 0 leaves it unchanged."""
     most = 8 * (os.cpu_count() or 1)
     if not 0 <= threads <= most:
-        raise ValueError(f"--threads must be from 0 to {most}, got {threads}; 0 leaves torch's choice")
+        raise ValueError(f"--threads must be from 0 to {most}, got {threads}; 0: chosen by torch")
     if threads:
         torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""What a training looks like in a terminal."""
+"""Show a training in a terminal."""
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -53,7 +53,7 @@ class TrainingBar:
 
 
 def measurement_table(measurements: list[Measurement], title: str) -> Table:
-    """Measurements as people read them."""
+    """Show measurements as a table."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
     for heading in ("at", "steps", "score", "", "constant", "AA", "residual", "used", "cycle", "diverge"):
         table.add_column(heading, justify="right", no_wrap=True)

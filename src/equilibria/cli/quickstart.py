@@ -1,4 +1,4 @@
-"""`equilibria quickstart`: a net from nothing, and what it can do when it thinks longer."""
+"""`equilibria quickstart`: train a small net and show how it scales with steps."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,26 +18,26 @@ EXAMPLES = 50
 
 @dataclass(frozen=True)
 class Quickstart:
-    """Train a net that adds bits, then let it think longer on strings longer than it ever saw.
+    """Train a net that adds bits, then give it longer strings and more steps than in training.
 
-    Takes a few minutes on a laptop. Writes the run, and a picture, into a folder.
+    Takes a few minutes on a laptop. Writes the run and a picture to a folder.
     """
 
     out: Path = Path("runs/quickstart")
     """Folder of the run and of accuracy.png."""
     seed: int = 0
-    """Decides weights and data."""
+    """Seed of the weights and the data."""
 
     def run(self) -> int:
         recipe = replace(RECIPES["prefix_sum/quick"], seed=self.seed)
         console = Console()
         console.print(
-            "The task: the running parity of a string of bits. In training the net sees strings of 32 bits and takes "
-            "up to 24 steps. Afterwards it gets strings of up to 512 bits, and as many steps as it needs.\n"
+            "The task: the running parity of a string of bits. Training uses strings of 32 bits and up to 24 steps. "
+            "Afterwards the net gets strings of up to 512 bits and up to 512 steps.\n"
         )
         run = train(recipe, self.out, on_progress=TrainingBar(console, recipe))
         grid = self._accuracy(run, recipe, console)
-        self._say(run, grid, console)
+        self._show(run, grid, console)
         picture = self.out / "accuracy.png"
         draw(grid, picture)
         console.print(
@@ -47,12 +47,12 @@ class Quickstart:
 
     def _accuracy(self, run: Run, recipe: Recipe, console: Console) -> dict[int, list[float]]:
         model, grid = run.model(), {}
-        with console.status("thinking about longer strings"):
+        with console.status("solving longer strings"):
             for length in LENGTHS:
                 grid[length] = scores_by_steps(model, recipe.task, length, STEPS, examples=EXAMPLES)
         return grid
 
-    def _say(self, run: Run, grid: dict[int, list[float]], console: Console) -> None:
+    def _show(self, run: Run, grid: dict[int, list[float]], console: Console) -> None:
         console.print(f"\nWhole strings right, of {EXAMPLES} (rows: bits; columns: steps)")
         table = Table(box=None)
         table.add_column("bits", justify="right")
@@ -64,13 +64,13 @@ class Quickstart:
         longest = next((one for one in run.summary["measurements"] if one["difficulty"] == LENGTHS[-1]), None)
         if longest and longest["alignment"] is not None:
             console.print(
-                f"AA score at {LENGTHS[-1]} bits: [bold]{longest['alignment']:.4f}[/bold]. 1 means that the net ends "
-                "in the same state wherever it starts: it is path independent, and more steps do not hurt."
+                f"AA score at {LENGTHS[-1]} bits: [bold]{longest['alignment']:.4f}[/bold]. 1 means that the net "
+                "settles on the same state from every start: it is path independent, and more steps do not hurt."
             )
 
 
 def draw(grid: dict[int, list[float]], path: Path) -> None:
-    """Accuracy against steps, a line per length."""
+    """Plot accuracy against steps, one line per length."""
     import matplotlib as mpl
 
     mpl.use("agg")

@@ -1,16 +1,50 @@
-"""Flags that exchange a part of a recipe: they decide which other flags there are, so they are read first."""
+"""The recipe and the kinds of its parts in the arguments of `train`.
 
+They decide which other flags exist, so they are read before tyro reads the rest.
+"""
+
+import os
+from pathlib import Path
 from typing import Any
 
-from equilibria.training import Recipe
+from equilibria.io.describe import nearest
+from equilibria.training import RECIPES, Recipe, Run
 from equilibria.training.recipe import KINDS
 
-POINTS = {"evaluation.at": 2, "evaluation.finally_at": 4}  # numbers per point; they must fit an exchanged task
+POINTS = {"evaluation.at": 2, "evaluation.finally_at": 4}  # numbers per point; they must fit a new task
+TEXT_FLAGS = ("--out", "--name", "--source")  # their values may look like recipes
 
 
-def exchanged(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
-    """Exchange the parts whose kind the arguments name; those arguments are used up, the rest is returned."""
-    flags = _flags(arguments)
+def find_recipe(name: str) -> tuple[Recipe, Path | None]:
+    """Return a recipe of the library, of a JSON file, or of a run folder, and that folder."""
+    if name in RECIPES:
+        return RECIPES[name], None
+    path = Path(name)
+    if (path / "recipe.json").is_file():
+        return Run(path).recipe, path
+    if path.is_file():
+        return Recipe.load(path), None
+    looks_like_a_path = path.suffix == ".json" or name.count(os.sep) > 1
+    reason = "no such file or run folder" if looks_like_a_path else nearest(name, list(RECIPES))
+    raise ValueError(f"there is no recipe {name!r}; {reason}")
+
+
+def recipe_first(arguments: list[str]) -> list[str] | None:
+    """Move the recipe to the front of the arguments of `train`; None if there is none."""
+    places = [
+        i
+        for i, word in enumerate(arguments)
+        if not word.startswith("-") and not (i and arguments[i - 1] in TEXT_FLAGS) and (not i or _is_recipe(word))
+    ]
+    return [arguments[places[0]], *arguments[: places[0]], *arguments[places[0] + 1 :]] if places else None
+
+
+def replace_parts(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
+    """Replace the parts whose kind the arguments name; return the recipe and the remaining arguments."""
+    groups = split_flags(arguments)
+    flags: dict[str, list[str]] = {}
+    for path, (flag, *words) in groups:
+        flags.setdefault(path, []).extend([flag.partition("=")[2], *words] if "=" in flag else words)
     if recipe.pretraining is None and any(path.startswith("pretraining.") for path in flags):
         recipe = recipe.override({"pretraining": {"steps": max(1, recipe.optim.steps // 2)}})
     changes: dict[str, Any] = {}
@@ -20,39 +54,26 @@ def exchanged(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[str]]:
             changes[path] = [numbers[i : i + size] for i in range(0, len(numbers), size)]
         elif path in ("extras", "pretraining") or _is_part(recipe, changes, path):
             changes[path] = _kinds(path, flags[path])
-    return (recipe.override(changes) if changes else recipe), _without(arguments, changes)
+    rest = [word for path, words in groups if path not in changes for word in words]
+    return (recipe.override(changes) if changes else recipe), rest
 
 
-def _flags(arguments: list[str]) -> dict[str, list[str]]:
-    """Dotted names and the words that follow each."""
-    flags: dict[str, list[str]] = {}
-    values: list[str] = []
+def _is_recipe(word: str) -> bool:
+    return word in RECIPES or Path(word).is_file() or (Path(word) / "recipe.json").is_file()
+
+
+def split_flags(arguments: list[str]) -> list[tuple[str, list[str]]]:
+    """Split arguments before every flag; return the dotted name of each flag with its words, the flag included."""
+    groups: list[tuple[str, list[str]]] = []
     for word in arguments:
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            values = flags.setdefault(_path(name), [])
-            values += [value] if equals else []
-        else:
-            values.append(word)
-    return flags
-
-
-def _without(arguments: list[str], used: dict[str, Any]) -> list[str]:
-    rest, skipping = [], False
-    for word in arguments:
-        if word.startswith("--"):
-            skipping = _path(word.partition("=")[0]) in used
-        if not skipping:
-            rest.append(word)
-    return rest
-
-
-def _path(flag: str) -> str:
-    return flag.removeprefix("--").replace("-", "_")
+        if word.startswith("--") or not groups:
+            groups.append((word.partition("=")[0].removeprefix("--").replace("-", "_"), []))
+        groups[-1][1].append(word)
+    return groups
 
 
 def _is_part(recipe: Recipe, changes: dict[str, Any], path: str) -> bool:
-    """Whether a part is there, in the recipe or in what it is being exchanged for."""
+    """Whether the recipe, or a part that replaces one of its parts, has a part at this path."""
     parents = {name: value for name, value in changes.items() if name not in POINTS and name != "task"}
     part: Any = recipe.override(parents) if parents else recipe
     for name in path.split("."):
@@ -68,7 +89,7 @@ def _kinds(path: str, values: list[str]) -> Any:
         return [] if value == "none" else value.split(",")
     if path == "pretraining":
         if value != "none":
-            raise ValueError(f"--pretraining can be 'none', got {value!r}; to have it, set --pretraining.steps")
+            raise ValueError(f"--pretraining can only be 'none', got {value!r}; to add one, set --pretraining.steps")
         return None
     return value
 

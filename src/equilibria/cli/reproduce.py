@@ -3,10 +3,10 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equilibria.cli.executors import Where, stopped_by_control_c
+from equilibria.cli.executors import ExecutorFlags, stopped_by_control_c
 from equilibria.cli.options import Flag
 from equilibria.cli.sweep import progress_table
 from equilibria.io.describe import nearest
@@ -23,11 +23,11 @@ from equilibria.training import Entry, Machine
 from equilibria.training._sweep import seconds_left
 
 if TYPE_CHECKING:  # the figures need scipy.stats and matplotlib, which are slow to import
-    from equilibria.reproduction import Audience, Claim, Outcome, Scale, Study
+    from equilibria.reproduction import Claim, Figure, Outcome, Scale
     from equilibria.reproduction.engine.check import Checked
+    from equilibria.reproduction.engine.run import ReproductionEvent
 
-COLOURS = {"holds": "green", "does not hold": "red", "cannot tell": "yellow"}
-Known = TypeVar("Known")
+COLOURS = {"holds": "green", "does not hold": "red", "inconclusive": "yellow"}
 LINES = 20  # lines about measurements that are written without a terminal, approximately
 
 
@@ -40,14 +40,14 @@ class Reproduce:
     """
 
     figures: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Names of figures and tables; `--list` shows them."""
+    """Names of figures and tables, which `--list` shows, or their places in the paper, such as figure2 or table1."""
     all: Flag = False
     """Reproduce every figure and table."""
     scale: str = "laptop"
     """smoke (seconds, for tests), laptop, or paper (the paper's own settings)."""
     out: Path = Path("results")
     """Results folder; each scale has a subfolder."""
-    where: Annotated[Where, tyro.conf.arg(name="")] = Where()
+    where: Annotated[ExecutorFlags, tyro.conf.arg(name="")] = ExecutorFlags()
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     check: Flag = False
     """Re-measure with the stored weights and compare with the stored rows, and compare the claims with those that
@@ -56,6 +56,8 @@ class Reproduce:
     """With --check: the number of measurements to repeat, the cheapest of every figure first; 0 repeats all."""
     retry: Flag = False
     """Also train nets whose training failed before."""
+    migrate: Flag = False
+    """Rewrite the stored results of an earlier version in the current format, and exit."""
     list: Flag = False
     """List the figures and their state, and exit."""
     json: Flag = False
@@ -63,45 +65,50 @@ class Reproduce:
 
     def run(self) -> int:
         """Run the command and return its exit code."""
-        from equilibria.reproduction import SCALES, STUDIES
+        from equilibria.reproduction import FIGURES, SCALES, find_figures
 
         if self.sample and not self.check:
             raise ValueError("--sample requires --check; add --check or remove --sample")
         if self.sample < 0:
             raise ValueError(f"--sample must be >= 0, got {self.sample}; 0 checks everything")
-        scale = _find("scale", self.scale, SCALES)
+        if self.scale not in SCALES:
+            raise ValueError(f"there is no scale {self.scale!r}; {nearest(self.scale, [*SCALES])}")
+        scale = SCALES[self.scale]
         if self.list:
-            return self._list(scale, [*STUDIES.values()])
+            return self._list(scale, [*FIGURES.values()])
+        if self.migrate:
+            return self._migrate(scale)
         if self.all and self.figures:
             raise ValueError("--all selects every figure; remove the names or --all")
         if not self.all and not self.figures:
-            raise ValueError(f"name one or more figures, or use --all; choose from {', '.join(STUDIES)}")
-        names = dict.fromkeys(self.figures or STUDIES)
-        studies, console = [_find("figure", name, STUDIES) for name in names], Console(stderr=self.json)
+            raise ValueError(f"name one or more figures, or use --all; choose from {', '.join(FIGURES)}")
+        figures, console = find_figures(self.figures or FIGURES), Console(stderr=self.json)
         with stopped_by_control_c() as stop, _Display(console, self.where.at_once) as display:
             command = self._check if self.check else self._reproduce
-            return command(studies, scale, display, stop)
+            return command(figures, scale, display, stop)
 
-    def _reproduce(self, studies: Sequence["Study"], scale: "Scale", display: "_Display", stop: threading.Event) -> int:
-        from equilibria.reproduction import STUDIES, reproduce
+    def _reproduce(
+        self, figures: Sequence["Figure"], scale: "Scale", display: "_Display", stop: threading.Event
+    ) -> int:
+        from equilibria.reproduction import FIGURES, reproduce
         from equilibria.reproduction.engine.report import write_report
 
         outcome = reproduce(
-            studies,
+            figures,
             scale,
             self.out,
             workers=self.where.at_once,
             execute=self.where.executor(stop, {"machine": self.machine}),
             retry=self.retry,
-            audience=display.audience(),
+            on_progress=display,
             stop=stop,
         )
         display.close()
-        report = write_report(self.out, scale, STUDIES.values()) if outcome.finished else None
+        report = write_report(self.out, scale, FIGURES.values()) if outcome.finished else None
         if self.json:
             print(json.dumps(asdict(outcome) | {"report": str(report) if report else None}))
         console = display.console
-        console.print(_verdict_table(outcome, studies))
+        console.print(_verdict_table(outcome, figures))
         for name, reason in outcome.failed.items():
             console.print(f"[red]{name}[/red]: {escape(reason)}", soft_wrap=True)
         done = f"{len(outcome.trained)} nets trained, {outcome.measured} measurements made"
@@ -113,20 +120,25 @@ class Reproduce:
             return 130
         return int(bool(outcome.failed))
 
-    def _check(self, studies: Sequence["Study"], scale: "Scale", display: "_Display", stop: threading.Event) -> int:
+    def _check(self, figures: Sequence["Figure"], scale: "Scale", display: "_Display", stop: threading.Event) -> int:
         from equilibria.reproduction.engine.check import check
 
         workers = self.where.at_once
-        checked = check(
-            studies, scale, self.out, sample=self.sample, workers=workers, audience=display.audience(), stop=stop
-        )
+        checked = check(figures, scale, self.out, sample=self.sample, workers=workers, on_progress=display, stop=stop)
         display.close()
         if self.json:
             print(json.dumps(asdict(checked) | {"passed": checked.passed}))
         return _print_check(checked, display.console, stopped=stop.is_set())
 
-    def _list(self, scale: "Scale", studies: Sequence["Study"]) -> int:
-        rows = [_state(self.out / scale.name, study, scale) for study in studies]
+    def _migrate(self, scale: "Scale") -> int:
+        from equilibria.reproduction.engine.migrate import migrate
+
+        changed = migrate(self.out / scale.name)
+        print(json.dumps([str(path) for path in changed]) if self.json else f"{len(changed)} files rewritten")
+        return 0
+
+    def _list(self, scale: "Scale", figures: Sequence["Figure"]) -> int:
+        rows = [_state(self.out / scale.name, figure, scale) for figure in figures]
         if self.json:
             print(json.dumps(rows, indent=1))
             return 0
@@ -166,21 +178,25 @@ class _Display:
         self._live.stop()
         self._bar.stop()
 
-    def audience(self) -> "Audience":
-        from equilibria.reproduction import Audience
+    def __call__(self, event: "ReproductionEvent") -> None:
+        from equilibria.reproduction.engine.run import MeasuringProgress, OutdatedRows, TrainingProgress
 
-        audience = Audience()
-        audience.training, audience.measuring, audience.noticed = self.training, self.measuring, self.noticed
-        return audience
+        match event:
+            case TrainingProgress(entries):
+                self._training(entries)
+            case MeasuringProgress(done, total, seconds_left):
+                self._measuring(done, total, seconds_left)
+            case OutdatedRows():
+                self.console.print(f"[yellow]{escape(str(event))}[/yellow]", soft_wrap=True)
 
-    def training(self, entries: list[Entry]) -> None:
+    def _training(self, entries: list[Entry]) -> None:
         self._live.start()
         table = progress_table(entries, ["name"])
         left = seconds_left(entries, self._at_once)
         table.title = f"{table.title}{'' if left is None else f'; about {_duration(left)} left in total'}"
         self._live.update(table)
 
-    def measuring(self, done: int, of: int, left: float | None) -> None:
+    def _measuring(self, done: int, of: int, left: float | None) -> None:
         words = "" if left is None else f"{_duration(left)} left"
         if self._task is None:
             self._live.stop()
@@ -190,30 +206,19 @@ class _Display:
         if not self.console.is_terminal and done and (done % max(1, of // LINES) == 0 or done == of):
             self.console.print("; ".join(filter(None, [f"measured {done} of {of}", words])))
 
-    def noticed(self, sentence: str) -> None:
-        self.console.print(f"[yellow]{escape(sentence)}[/yellow]", soft_wrap=True)
 
-
-def _find(kind: str, name: str, known: Mapping[str, Known]) -> Known:
-    if name in known:
-        return known[name]
-    hint = nearest(name, [*known])
-    choices = f" There are: {', '.join(known)}" if hint.startswith("did you mean") else ""
-    raise ValueError(f"there is no {kind} {name!r}; {hint}{choices}")
-
-
-def _verdict_table(outcome: "Outcome", studies: Sequence["Study"]) -> Table:
+def _verdict_table(outcome: "Outcome", figures: Sequence["Figure"]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("figure", no_wrap=True)
     table.add_column("in the paper")  # may take two lines
     for heading in COLOURS:
         table.add_column(heading, justify="right", no_wrap=True)
-    for study in studies:
-        if study.name in outcome.finished:
-            table.add_row(study.name, study.figure, *_counts(outcome.finished[study.name]))
+    for figure in figures:
+        if figure.name in outcome.finished:
+            table.add_row(figure.name, figure.place, *_counts(outcome.finished[figure.name]))
         else:
-            table.add_row(study.name, study.figure, "[red]not finished[/red]")
-    if len(studies) > 1:
+            table.add_row(figure.name, figure.place, "[red]not finished[/red]")
+    if len(figures) > 1:
         table.add_row("total", "", *_counts([claim for claims in outcome.finished.values() for claim in claims]))
     return table
 
@@ -236,16 +241,16 @@ def _print_check(checked: "Checked", console: Console, *, stopped: bool) -> int:
     return int(not checked.passed)
 
 
-def _state(folder: Path, study: "Study", scale: "Scale") -> dict[str, Any]:
+def _state(folder: Path, figure: "Figure", scale: "Scale") -> dict[str, Any]:
     from equilibria.reproduction.engine.store import Store
 
-    store, plan = Store(folder), study.plan(scale)
-    nets = len({step.member.recipe.id for step in plan})
-    counts = Counter(str(claim.verdict) for claim in store.claims(study))
+    store, plan = Store(folder), figure.plan(scale)
+    nets = len({planned.net.id for planned in plan})
+    counts = Counter(str(claim.verdict) for claim in store.claims(figure))
     return {
-        "figure": study.name,
-        "in the paper": study.figure,
-        "title": study.title,
+        "figure": figure.name,
+        "in the paper": figure.place,
+        "title": figure.title,
         "nets": f"{nets - len(store.missing(plan))}/{nets}",
         "claims": ", ".join(f"{counts[verdict]} {verdict}" for verdict in COLOURS if counts[verdict]) or "none yet",
     }

@@ -13,43 +13,43 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from equilibria.cli.executors import Where, stopped_by_control_c
+from equilibria.cli.executors import ExecutorFlags, stopped_by_control_c
 from equilibria.cli.options import Flag, TrackerName
-from equilibria.cli.train import find_recipe
+from equilibria.cli.recipe_flags import find_recipe
 from equilibria.training import Recipe
 from equilibria.training._grid import grid, parse_axis
 from equilibria.training._sweep import Entry, sweep
 from equilibria.training.machine import Machine
 
 COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
-UNTOLD = ("recipe", "began", "began_at", "ended")  # fields of an entry that are of no use elsewhere
+INTERNAL = ("recipe", "began", "began_at", "ended")  # fields of an entry that --json omits
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Train many recipes: every combination of the values on the axes.
+    """Train many recipes: every combination of values in a grid.
 
     `equilibria sweep prefix_sum/fast --grid optim.lr=1e-3,3e-4 net.weight_norm=true,false seed=0..2` trains twelve.
-    What is finished is skipped, so the same command goes on after an interruption.
+    Finished runs are skipped, so the same command resumes after an interruption.
     """
 
     recipe: tyro.conf.Positional[str]
-    """Name of a recipe, a JSON file with a recipe, or one with a list of recipes."""
+    """Name of a recipe, a run folder, or a JSON file with a recipe or a list of recipes."""
     grid: tuple[str, ...] = ()
     """Axes: name=value,value or name=first..last."""
     out: Path = Path("runs")
-    """Folder in which each run gets a folder of its own, named by its id."""
-    where: Annotated[Where, tyro.conf.arg(name="")] = Where()
+    """Folder for the runs, each in a subfolder named by its id."""
+    executor: Annotated[ExecutorFlags, tyro.conf.arg(name="")] = ExecutorFlags()
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     track: tuple[TrackerName, ...] = ()
-    """Where the metrics also go; each run keeps its metrics.jsonl anyway."""
+    """Where to send the metrics, besides metrics.jsonl."""
     retry: Flag = False
-    """Also train what failed before."""
+    """Also train runs that failed before."""
     json: Flag = False
-    """Print how every run ended, as JSON, on standard output."""
+    """Print how each run ended, as JSON, on standard output."""
 
     def run(self) -> int:
-        values = axes_of(self.grid)
+        values = parse_axes(self.grid)
         recipes = [recipe for base in _bases(self.recipe) for recipe in grid(base, values)]
         console = Console(stderr=self.json)
         axes = [name for name in values if len(values[name]) > 1]
@@ -58,7 +58,7 @@ class Sweep:
             entries = sweep(
                 recipes,
                 self.out,
-                execute=self.where.executor(stop, options),
+                execute=self.executor.executor(stop, options),
                 retry=self.retry,
                 on_progress=lambda entries: live.update(progress_table(entries, axes)),
                 stop=stop,
@@ -74,17 +74,17 @@ class Sweep:
             where, reason = escape(str(entry.folder)), escape(entry.reason)
             console.print(f"[red]{where}[/red]: {entry.state}: {reason}", soft_wrap=True)
         if failed:
-            console.print(f"{len(failed)} of {len(entries)} failed; the same command with --retry tries them again")
+            console.print(f"{len(failed)} of {len(entries)} failed; add --retry to train them again")
         if stopped:
-            console.print("stopped; what was running is saved, and the same command goes on")
+            console.print("stopped, and running trainings are saved; run the same command to resume")
             return 130
         if others:
-            console.print(f"{len(others)} of {len(entries)} did not come to an end; the same command goes on with them")
+            console.print(f"{len(others)} of {len(entries)} did not finish; run the same command to resume")
         return int(bool(failed or others))
 
 
 def progress_table(entries: list[Entry], axes: list[str]) -> Table:
-    """All runs of a sweep; of very many, those that are not waiting."""
+    """Show all runs of a sweep; of more than 40, only those that run or failed."""
     counts = Counter(entry.state for entry in entries)
     table = Table(box=None, title=", ".join(f"{n} {state}" for state, n in counts.items()), title_justify="left")
     for heading in ("id", *axes, "state", "step", "loss", "score", "AA", "left"):
@@ -106,12 +106,12 @@ def progress_table(entries: list[Entry], axes: list[str]) -> Table:
     return table
 
 
-def axes_of(words: Sequence[str]) -> dict[str, list[Any]]:
-    """The axes of a grid, each of which may be named once."""
+def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
+    """Parse the axes of a grid; each may be named once."""
     axes: dict[str, list[Any]] = {}
     for name, values in map(parse_axis, words):
         if name in axes:
-            raise ValueError(f"the axis {name} is given twice; put its values into one: {name}=value,value")
+            raise ValueError(f"the axis {name} is given twice; list its values once: {name}=value,value")
         axes[name] = values
     return axes
 
@@ -137,5 +137,5 @@ def _short(number: float | None) -> str:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    row = {name: value for name, value in asdict(entry).items() if name not in UNTOLD}
+    row = {name: value for name, value in asdict(entry).items() if name not in INTERNAL}
     return {"id": entry.recipe.id, **row, "folder": str(entry.folder)}

@@ -13,63 +13,64 @@ from rich.console import Console
 
 from equilibria.cli.options import Flag, TrackerName, use_threads
 from equilibria.cli.progress_bar import TrainingBar, measurement_table
-from equilibria.cli.recipe_flags import exchanged
-from equilibria.io.describe import nearest
+from equilibria.cli.recipe_flags import find_recipe, recipe_first, replace_parts, split_flags
 from equilibria.training import RECIPES, Measurement, Recipe, Run, train
 from equilibria.training.machine import Machine
 from equilibria.training.team import Team
 
-KEPT = ("--device", "--precision", "--compile", "--track", "--save-every")  # flags that are no part of a recipe
+KEPT = ("device", "precision", "compile", "track", "save_every")  # flags that a resumed run needs again
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a net from a recipe, or go on with a training that was interrupted.
+    """Train a net from a recipe, or resume an interrupted run.
 
-    RECIPE is the name of a recipe (see `equilibria list recipes`), a JSON file, or the folder of a run. Every
-    field of it can be changed: `equilibria train prefix_sum/fast --seed 1 --optim.lr 3e-4`. A part is exchanged
-    by naming its kind: `--solver anderson --solver.memory 3`, `--extras progressive`, `--pretraining.steps 500`.
-    Ask for help after naming the recipe and the parts to see all their fields:
+    RECIPE is the name of a recipe (see `equilibria list recipes`), a JSON file, or the folder of a run. Flags change
+    its fields: `equilibria train prefix_sum/fast --seed 1 --optim.lr 3e-4`. Name a kind to replace a part:
+    `--solver anderson --solver.memory 3`, `--extras progressive`, `--pretraining.steps 500`.
+    To see all fields, name the recipe and its parts before --help:
     `equilibria train mazes/fast --net deep_thinking --help`.
     """
 
     recipe: tyro.conf.Positional[str] = "prefix_sum/fast"
     """Name, JSON file or run folder."""
     out: Path | None = None
-    """Folder of the run; left out: runs/<id of the recipe>."""
+    """Folder of the run. Defaults to runs/<id of the recipe>."""
     threads: int = 0
-    """Threads of torch; 0 leaves torch's choice. Results are equal to the last bit only for equal numbers."""
+    """Number of torch threads; 0: chosen by torch. Results are bit-identical only for the same number."""
     save_every: float = 30.0
-    """Seconds between savings of the state."""
+    """Seconds between saved states."""
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     track: tuple[TrackerName, ...] = ()
-    """Where the metrics also go; the run keeps its metrics.jsonl anyway."""
+    """Where to send the metrics, besides metrics.jsonl."""
     json: Flag = False
-    """Print the run's summary as JSON, and nothing else, on standard output."""
+    """Print only the run's summary, as JSON, on standard output."""
     change: Annotated[Recipe, tyro.conf.arg(name="")] = field(default_factory=Recipe)
 
     def run(self) -> int:
         use_threads(self.threads)
         console = Console(stderr=self.json)
         team = Team.join()
-        how: dict[str, Any] = {
-            "save_every": self.save_every,
-            "machine": self.machine,
-            "track": self.track,
-            "team": team,
-        }
-        run = train(self.change, self.out, on_progress=TrainingBar(console, self.change), **how)
+        run = train(
+            self.change,
+            self.out,
+            on_progress=TrainingBar(console, self.change),
+            save_every=self.save_every,
+            machine=self.machine,
+            track=self.track,
+            team=team,
+        )
         if not team.leads:
             return 0
         if self.json:
             print(json.dumps({"folder": str(run.folder), **run.summary}))
         else:
-            show(run, console)
+            show_summary(run, console)
         return 0
 
 
-def show(run: Run, console: Console) -> None:
-    """The summary of a finished run."""
+def show_summary(run: Run, console: Console) -> None:
+    """Print the summary of a finished run."""
     summary = run.summary
     measurements = [Measurement(**_numbers(line)) for line in summary["measurements"]]
     console.print(
@@ -81,43 +82,26 @@ def show(run: Run, console: Console) -> None:
         console.print(measurement_table(measurements, summary["name"]))
 
 
-def how_to_go_on(folder: Path, arguments: list[str]) -> str:
-    """The command that resumes a run; the recipe is in its folder, and how to compute is in the arguments."""
+def resume_command(folder: Path, arguments: list[str]) -> str:
+    """Return the command that resumes a run: its folder has the recipe, `arguments` has the other flags."""
     name = f".{os.sep}{folder}" if str(folder) in RECIPES else str(folder)
     words = ["equilibria", "train", name, "--threads", str(torch.get_num_threads())]
-    kept = False
-    for word in arguments[1:]:
-        if word.startswith("--"):
-            kept = word.partition("=")[0] in KEPT
-        words += [word] if kept else []
-    return shlex.join(words)
+    kept = [word for flag, group in split_flags(arguments) if flag in KEPT for word in group]
+    return shlex.join(words + kept)
 
 
 def with_recipe(arguments: list[str]) -> tuple[Train, list[str]]:
-    """The defaults of `train`, which depend on the recipe and the kinds named in the arguments, and what is left."""
+    """Return the defaults of `train`, which depend on the recipe and its parts, and the remaining arguments."""
     if arguments[:1] != ["train"]:
         return Train(), arguments
-    if len(arguments) < 2 or arguments[1].startswith("-"):
+    words = recipe_first(arguments[1:])
+    if words is None:
         if {"-h", "--help"} & set(arguments):
             return Train(), arguments
-        raise ValueError(f"name a recipe first: equilibria train RECIPE ...; RECIPE is {', '.join(RECIPES)}, or a path")
-    recipe, out = find_recipe(arguments[1])
-    recipe, rest = exchanged(recipe, arguments)
-    return Train(recipe=arguments[1], out=out, change=recipe), rest
-
-
-def find_recipe(name: str) -> tuple[Recipe, Path | None]:
-    """A shipped recipe, a JSON file, or the recipe of a run folder, and that folder."""
-    if name in RECIPES:
-        return RECIPES[name], None
-    path = Path(name)
-    if (path / "recipe.json").is_file():
-        return Run(path).recipe, path
-    if path.is_file():
-        return Recipe.load(path), None
-    looks_like_a_path = path.suffix == ".json" or name.count(os.sep) > 1
-    reason = "no such file or run folder" if looks_like_a_path else nearest(name, list(RECIPES))
-    raise ValueError(f"there is no recipe {name!r}; {reason}")
+        raise ValueError(f"name a recipe: equilibria train RECIPE ...; RECIPE is {', '.join(RECIPES)}, or a path")
+    recipe, out = find_recipe(words[0])
+    recipe, rest = replace_parts(recipe, words)
+    return Train(recipe=words[0], out=out, change=recipe), ["train", *rest]
 
 
 def _numbers(line: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from equilibria.core._active import ActiveSet
 from equilibria.core._cycles import WINDOW
 from equilibria.core._tree import leaves, take
-from equilibria.core.budget import Budget, Keep, KeptStates
+from equilibria.core.budget import Budget, Keep, KeptStates, require_whole
 from equilibria.core.solution import ACTIVE, Carry, Solution, Status, Step
 
 
@@ -155,6 +155,7 @@ class Stepwise:
 
     def run(self, every: int = 1) -> Iterator[int]:
         """Take `every` steps at a time and yield `taken`, until no row is active or the budget ends."""
+        require_whole("every", every, least=1, why="it is the number of steps between two yields")
         while len(self._active) and self.taken < self._budget.steps:
             self.step(every)
             yield self.taken

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
-from equilibria.explorer.limits import MAX_STEPS, Refused, is_inside, is_number, printable, require_json
+from equilibria.explorer.requests import MAX_STEPS, Refused, is_number, printable
 from equilibria.explorer.views import VIEWS, View
 from equilibria.io.describe import from_data
+from equilibria.io.files import read_json
 from equilibria.io.folders import KINDS, load, read_config
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
@@ -119,6 +120,19 @@ def default_roots() -> list[Path]:
     return [folder for folder in DEFAULT_FOLDERS if folder.is_dir()]
 
 
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a file lies in a resolved folder, after following every link in its path."""
+    try:
+        return root in path.resolve().parents
+    except (OSError, ValueError, RuntimeError):  # impossible names, circular links
+        return False
+
+
+def require_json(data: Any) -> None:
+    """Raise unless `data` can be sent as JSON: no NaN, and no text that is not valid Unicode."""
+    json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+
+
 def _task_data(kind: str, nets: list[CatalogueNet]) -> dict[str, Any]:
     return VIEWS[kind].data() | {
         "tested": list(nets[0].task.test_difficulties),
@@ -161,27 +175,27 @@ def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet
         raise ValueError(f"the explorer has no view of the task {kind}")
     if not all(map(is_number, (*task.train_difficulties, *task.test_difficulties))):
         raise ValueError("the difficulties of its task are not finite numbers")
-    name, measured = _read_summary(folder / "summary.json")
+    file = folder / "summary.json"
+    summary = read_json(file) if file.is_file() else {}
+    measured = _measurements(summary)
     steps: dict[float, int] = {}
     for one in measured:
         steps[one["difficulty"]] = min(MAX_STEPS, max(int(one["steps"]), steps.get(one["difficulty"], 0)))
     alignments = [one["alignment"] for one in measured if one["alignment"] is not None]
     alignment = statistics.mean(alignments) if alignments else None
-    net = CatalogueNet(path, name, folder, kind, task, steps, alignment, measured[-1]["score"] if measured else None)
+    score = measured[-1]["score"] if measured else None
+    net = CatalogueNet(path, str(summary.get("name", "")), folder, kind, task, steps, alignment, score)
     require_json([net.data(), _task_data(kind, [net])])
     return net
 
 
-def _read_summary(summary: Path) -> tuple[str, list[dict[str, Any]]]:
-    """The name and the measurements in a summary, if it exists; values that are not finite numbers become None."""
-    if not summary.is_file():
-        return "", []
-    data = json.loads(summary.read_text())
-    measured = data.get("measurements", []) if isinstance(data, dict) else None
+def _measurements(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The measurements in a summary; values that are not finite numbers become None."""
+    measured = summary.get("measurements", [])
     if not isinstance(measured, list) or not all(isinstance(one, dict) for one in measured):
-        raise ValueError(f"{summary.name} has no list of measurements")
+        raise ValueError("summary.json has no list of measurements")
     names = ("difficulty", "steps", "score", "alignment")
     numbers = [{name: one.get(name) if is_number(one.get(name)) else None for name in names} for one in measured]
     if any(one["difficulty"] is None or one["steps"] is None for one in numbers):
-        raise ValueError(f"a measurement in {summary.name} has no difficulty or no steps")
-    return str(data.get("name", "")), numbers
+        raise ValueError("a measurement in summary.json has no difficulty or no steps")
+    return numbers

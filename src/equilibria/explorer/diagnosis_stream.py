@@ -10,9 +10,18 @@ from equilibria.core.similarity import References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import Plane, principal_plane, random_plane
 from equilibria.explorer.jobs import Event
-from equilibria.explorer.problem import OtherLimits, Preparing, Problem
-from equilibria.explorer.solve_stream import Frame, finite_or_none, input_event, packets, status_name, trajectory
+from equilibria.explorer.solve_stream import (
+    Frame,
+    OtherLimits,
+    Preparing,
+    Problem,
+    input_event,
+    packets,
+    status_names,
+    trajectory,
+)
 from equilibria.explorer.views import judge
+from equilibria.io.files import jsonable
 
 COLUMNS = ("x", "y", "residual", "share", "right", "cosine")  # of each start
 PLANE_STEPS = (0, 1, 2, 4, 8, 16)  # whose states determine the principal plane
@@ -88,18 +97,17 @@ def _frame(problem: Problem, z: Tensor, residual: Tensor, plane: Plane) -> Frame
 def _done_event(solution: Solution, starts: Starts) -> Event:
     diverged = solution.status == Status.DIVERGED
     swapped = torch.tensor([kind == "swapped" for kind in starts.kinds])
-    residuals = solution.residual.tolist()
     event: Event = {
         "event": "done",
-        "status": [status_name(*row) for row in zip(solution.status.tolist(), residuals, strict=True)],
-        "period": solution.period.tolist(),
-        "residual": [finite_or_none(residual) for residual in residuals],
-        "diverged": int(diverged[swapped].sum()),
+        "status": status_names(solution),
+        "period": solution.period,
+        "residual": solution.residual,
+        "diverged": diverged[swapped].sum(),
         "alignment": None,
         "centred": None,
     }
     if starts.others is None:
-        return event
+        return jsonable(event)
     # Centring subtracts the mean limit of this input and of the other inputs.
     others_diverged = starts.others.status == Status.DIVERGED
     references = References(torch.cat((solution.z[:1], starts.others.z)), torch.cat((diverged[:1], others_diverged)))
@@ -108,5 +116,5 @@ def _done_event(solution: Solution, starts: Starts) -> Event:
         limits = solution.z[swapped][good]
         agreement = references.agreement(torch.zeros(len(limits), dtype=torch.long), limits)
         named = {"alignment": agreement.cosine, "centred": agreement.centred, "distance": agreement.distance}
-        event |= {name: finite_or_none(values.mean().item()) for name, values in named.items()}
-    return event
+        event |= {name: values.mean() for name, values in named.items()}
+    return jsonable(event)

@@ -1,6 +1,5 @@
 """The second tab: reports of reproductions, and their figures with a net behind every point."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,9 @@ from urllib.parse import quote
 
 from starlette.responses import FileResponse, Response
 
-from equilibria.explorer.catalogue import Catalogue
-from equilibria.explorer.limits import Refused, is_inside, is_number, printable, require_json
+from equilibria.explorer.catalogue import Catalogue, is_inside, require_json
+from equilibria.explorer.requests import Refused, is_number, printable
+from equilibria.io.files import read_json
 
 SUFFIXES = {".html", ".svg", ".png", ".json", ".css", ".js"}
 MAX_POINTS = 10_000
@@ -50,7 +50,7 @@ def report_file(catalogue: Catalogue, number: int, path: str) -> Response:
 
 
 def _figure(path: Path, known: set[str]) -> dict[str, Any]:
-    data = json.loads(path.read_text())
+    data = read_json(path)
     points = [
         {
             "net": str(point["net"]),

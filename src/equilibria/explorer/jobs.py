@@ -1,6 +1,8 @@
 """Solves that run in threads: they take turns at the processor, and an asyncio server passes their events on."""
 
 import asyncio
+import base64
+import json
 import logging
 import threading
 import time
@@ -8,8 +10,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from equilibria.explorer.limits import MAX_STREAMS, Refused
+from starlette.responses import StreamingResponse
 
+from equilibria.explorer.requests import Refused
+
+MAX_JOBS = 96  # of all pages together
 BACKGROUND_DELAY = 0.4  # seconds that a background job lets interactive ones go first
 MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
 POLL = 0.1  # seconds between two checks whether a paused job has been stopped
@@ -109,8 +114,8 @@ class JobQueue:
         """Start a job whose turns take `seconds`. Call this from the event loop."""
         if self._closed:
             raise Refused(503, "the explorer is shutting down")
-        if len(self) >= MAX_STREAMS:
-            raise Refused(429, f"{MAX_STREAMS} solves are already running; try again in a moment")
+        if len(self) >= MAX_JOBS:
+            raise Refused(429, f"{MAX_JOBS} solves are already running; try again in a moment")
         job = Job(work, Turn(self._scheduler, seconds, interactive=interactive), self._jobs.discard)
         self._jobs.add(job)
         job.thread.start()
@@ -179,3 +184,27 @@ class Job:
         self._events.put_nowait(event)
         if event is None:
             self._on_end(self)
+
+
+class JobLines(StreamingResponse):
+    """The HTTP response to a script: the events of a job as lines of JSON. The job stops with the connection."""
+
+    def __init__(self, job: Job, first: Event, later: AsyncIterator[Event]) -> None:
+        super().__init__(self._lines(first, later), media_type="application/x-ndjson")
+        self._job = job
+
+    async def __call__(self, *connection: Any) -> None:
+        try:
+            await super().__call__(*connection)
+        finally:
+            self._job.stop()
+
+    async def _lines(self, first: Event, later: AsyncIterator[Event]) -> AsyncIterator[str]:
+        yield json.dumps(first) + "\n"
+        async for event in later:
+            yield json.dumps(as_text(event)) + "\n"
+
+
+def as_text(event: Event) -> Event:
+    """An event whose bytes are base64, as JSON needs them."""
+    return event | {"data": base64.b64encode(event["data"]).decode()} if "data" in event else event

@@ -1,10 +1,9 @@
 """The server behind the page: a few routes, and one WebSocket per page."""
 
 import asyncio
-import base64
 import contextlib
-import json
 import os
+import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,32 +14,42 @@ import torch
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from equilibria.explorer import figures
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.diagnosis_stream import diagnosis_events
-from equilibria.explorer.guard import Guard
-from equilibria.explorer.jobs import Event, Job, JobQueue
-from equilibria.explorer.limits import MAX_REQUEST_BYTES, MAX_STREAMS_PER_PAGE, Refused
-from equilibria.explorer.problem import Problem, SolveCache
-from equilibria.explorer.requests import parse_json, parse_request
-from equilibria.explorer.solve_stream import solve_events
+from equilibria.explorer.jobs import Job, JobLines, JobQueue
+from equilibria.explorer.requests import MAX_BYTES, Refused, parse_json, parse_request
+from equilibria.explorer.solve_stream import Problem, SolveCache, solve_events
 
 PAGE = Path(__file__).parent / "page"
 PORTS = range(8420, 8440)  # tried in this order by default
 FRAMES = 1  # the kind of a binary message
+MAX_STREAMS_PER_PAGE = 8
 HEAD = struct.Struct("<IIII")  # of a binary message: kind, request id, first step, number of steps
 STREAMS = {"think": solve_events, "diagnose": diagnosis_events}
 TURN_SECONDS = {"think": 0.08, "diagnose": 0.02}  # a solve on screen goes faster than its diagnosis
+LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
 
 
-def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> Guard:
+def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> ASGIApp:
     """The ASGI application that shows the nets under `roots`."""
     return Explorer(roots).application(host)
 
@@ -60,7 +69,7 @@ def serve(
         explorer.application(host),
         log_level="warning",
         ws="websockets-sansio",
-        ws_max_size=2 * MAX_REQUEST_BYTES,
+        ws_max_size=2 * MAX_BYTES,
         timeout_graceful_shutdown=1,
     )
     if on_ready is not None:
@@ -78,7 +87,7 @@ class Explorer:
         self.jobs = JobQueue(os.cpu_count() or 1)
         self._cache = SolveCache()
 
-    def application(self, host: str) -> Guard:
+    def application(self, host: str) -> ASGIApp:
         """The ASGI application, which answers at `host` and at the local names."""
         app = Starlette(
             routes=[
@@ -122,8 +131,8 @@ class Explorer:
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > MAX_REQUEST_BYTES:
-                raise Refused(413, f"a request may have {MAX_REQUEST_BYTES} bytes")
+            if len(body) > MAX_BYTES:
+                raise Refused(413, f"a request may have {MAX_BYTES} bytes")
         job = self.start(parse_json(body))
         events = job.events()
         first = await anext(events, None)
@@ -131,7 +140,7 @@ class Explorer:
             raise Refused(503, "the explorer is shutting down")
         if first["event"] == "refused":
             raise Refused(first["status"], first["reason"])
-        return _Lines(job, first, events)
+        return JobLines(job, first, events)
 
     async def _figures(self, request: Request) -> Response:
         await run_in_threadpool(self.catalogue.refresh)
@@ -209,23 +218,39 @@ class _Page:
                     await self._websocket.send_json({"id": number, **event})
 
 
-class _Lines(StreamingResponse):
-    """The events of a job as lines of JSON; the job stops with the connection."""
+class Guard:
+    """Refuses foreign Host headers (DNS rebinding) and foreign Origins (other pages in the same browser).
 
-    def __init__(self, job: Job, first: Event, later: AsyncIterator[Event]) -> None:
-        super().__init__(self._lines(first, later), media_type="application/x-ndjson")
-        self._job = job
+    Starlette's `TrustedHostMiddleware` checks the Host alone, and answers without a reason.
+    """
 
-    async def __call__(self, *connection: Any) -> None:
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app = app
+        self._names = {*LOCAL_NAMES, host.lower()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
         try:
-            await super().__call__(*connection)
-        finally:
-            self._job.stop()
+            if scope["type"] != "lifespan":
+                self._check(Headers(scope=scope))
+        except Refused as refused:
+            await JSONResponse(refused.data(), refused.status)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send_with_headers)
 
-    async def _lines(self, first: Event, later: AsyncIterator[Event]) -> AsyncIterator[str]:
-        yield json.dumps(first) + "\n"
-        async for event in later:
-            yield json.dumps(as_text(event)) + "\n"
+    def _check(self, headers: Headers) -> None:
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        name = re.sub(r":\d+$", "", host).strip("[]")
+        if name not in self._names:
+            raise Refused(403, f"this explorer is not at {host[:100]!r}; open the address that it printed")
+        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+            raise Refused(403, f"a page from {origin[:100]!r} may not use this explorer")
 
 
 class _Server(uvicorn.Server):
@@ -238,11 +263,6 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._explorer.jobs.close)
         await super().shutdown(sockets)
-
-
-def as_text(event: Event) -> Event:
-    """An event whose bytes are base64, as JSON needs them."""
-    return event | {"data": base64.b64encode(event["data"]).decode()} if "data" in event else event
 
 
 def _listen(host: str, port: int) -> socket.socket:

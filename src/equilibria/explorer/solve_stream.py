@@ -1,23 +1,46 @@
-"""One solve as a stream of events: the answer after every step, while the solve runs."""
+"""A request as a problem to solve, and one solve of it as a stream of events: the answer after every step."""
+
+from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from equilibria.core.loop import Stepwise
-from equilibria.core.solution import Status
+from equilibria.core._prepare import prepare
+from equilibria.core._tree import noise_like
+from equilibria.core.budget import Budget
+from equilibria.core.loop import Solver, Stepwise
+from equilibria.core.solution import Solution, Status
+from equilibria.diagnostics import attack
+from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.jobs import Event
-from equilibria.explorer.problem import Problem
-from equilibria.explorer.views import judge
+from equilibria.explorer.requests import MAX_RESTARTS, MAX_SEED, Input, Refused, SolveRequest
+from equilibria.explorer.views import DrawnInput, View, judge
+from equilibria.io.files import jsonable
+from equilibria.model import EquilibriumModel, zeros
+from equilibria.solvers import SOLVERS, Broyden
+from equilibria.tasks import Task
 
 COLUMNS = ("residual", "score", "share", "right")
 PACKET_SECONDS = 1 / 30  # between two packets
 PACKET_BYTES = 2**18  # a packet of this size is sent at once
 SETTLED = 1e-4  # a relative residual that counts as settled
+CACHED_INPUTS = 64
+CACHED_NUMBERS = 2**24  # in all cached starts: 64 MB
+NUMBERS_PER_ROW = 2**21  # in a solver's memory of one solve
+UNROLLED_NUMBERS = 2**21  # in the states that an attack backpropagates through
+STEPS_PER_REPORT, SECONDS_PER_REPORT = 10, 0.25  # of a start that takes long
+ATTACK_GUESSES, ATTACK_UPDATES, ATTACK_STEPS = 2, 20, 32
+OTHER_SEEDS = 1_000_003  # added to an input's seed to get the seeds of other inputs
 
+T = TypeVar("T")
+Preparing = Generator[Event, None, T]  # yields reports of its progress, and returns what it made
 Frame = tuple[Tensor, Tensor | None]  # of one step: numbers (width,), and an answer (places,) uint8
 
 
@@ -38,14 +61,9 @@ def solve_events(problem: Problem) -> Iterator[Event]:
         stepwise = problem.stepwise(start)
         yield from packets(_frame(problem, z, residual) for z, residual in trajectory(stepwise))
         solution = stepwise.result()
-    yield {
-        "event": "done",
-        "status": status_name(int(solution.status[0]), solution.residual[0].item()),
-        "period": int(solution.period[0]),
-        "residual": finite_or_none(solution.residual[0].item()),
-        "steps": int(solution.steps[0]),
-        "seconds": time.monotonic() - began,
-    }
+    done = {"status": status_names(solution)[0], "seconds": time.monotonic() - began}
+    done |= {"period": solution.period[0], "residual": solution.residual[0], "steps": solution.steps[0]}
+    yield jsonable({"event": "done", **done})
 
 
 def input_event(problem: Problem) -> Event:
@@ -88,14 +106,11 @@ def packets(frames: Iterable[Frame]) -> Iterator[Event]:
         yield packet()
 
 
-def status_name(status: int, residual: float) -> str:
-    """What a solve did, for people: a small residual counts as settled, whatever the tolerance was."""
-    return "settled" if status == Status.EXHAUSTED and residual <= SETTLED else Status(status).name.lower()
-
-
-def finite_or_none(value: float) -> float | None:
-    """A number as JSON can hold it."""
-    return value if math.isfinite(value) else None
+def status_names(solution: Solution) -> list[str]:
+    """What each solve did, for people: a small residual counts as settled, whatever the tolerance was."""
+    settled = (solution.status == Status.EXHAUSTED) & (solution.residual <= SETTLED)
+    names = [Status(status).name.lower() for status in solution.status.tolist()]
+    return ["settled" if small else name for name, small in zip(names, settled.tolist(), strict=True)]
 
 
 def _frame(problem: Problem, z: Tensor, residual: Tensor) -> Frame:
@@ -104,3 +119,169 @@ def _frame(problem: Problem, z: Tensor, residual: Tensor) -> Frame:
     share = problem.view.share(prediction, problem.instance)
     numbers = torch.stack([part[0].float() for part in (residual, score, share, right)])
     return numbers, problem.view.paint(prediction, problem.instance)[0]
+
+
+class OtherLimits(NamedTuple):
+    """The limits of other inputs. Unlike a `Solution`, it holds no solver memory."""
+
+    z: Tensor  # (rows, *state)
+    status: Tensor  # (rows,)
+
+
+class Problem:
+    """The solves of one request. Every evaluation of the cell calls `checkpoint`, so that turns stay short."""
+
+    def __init__(
+        self, request: SolveRequest, catalogue: Catalogue, checkpoint: Callable[[], None], cache: SolveCache
+    ) -> None:
+        net = catalogue.net(request.net)
+        self.request, self._checkpoint, self._cache = request, checkpoint, cache
+        self.task: Task = net.task
+        self.view: View = net.view
+        self.instance: DrawnInput = cache.instance(self.view, self.task, request.input)
+        self.model = catalogue.model(net)
+        with torch.no_grad():
+            try:
+                self.injection = self.model.inject(self.instance.batch.x)
+                self.usual_start: Tensor = self.model.init(*self.injection)
+            except RuntimeError as error:
+                raise Refused(422, f"{request.net} cannot take this input: {error}") from error
+        self.solver = make_solver(request.solver, self.usual_start.numel())
+
+    def stepwise(self, starts: Tensor, injection: tuple | None = None) -> Stepwise:
+        """A solve from each of the starts, (rows, *state); `injection` defaults to that of the input."""
+        if injection is None:
+            injection = tuple(part.expand(len(starts), *part.shape[1:]) for part in self.injection)
+        cell, injection = prepare(self.model.cell, injection)
+        return Stepwise(
+            cell,
+            starts,
+            injection,
+            solver=self.solver,
+            budget=self.request.budget,
+            on_step=lambda _: self._checkpoint(),
+            trace=False,
+        )
+
+    def start(self) -> Preparing[Tensor]:
+        """The initial state that was requested: (1, *state)."""
+        start = self.request.start
+        if start.kind == "usual":
+            return self.usual_start
+        if start.kind == "zeros":
+            return zeros(self.usual_start)
+        if start.kind == "noise":
+            return self.noise(start.scale, start.seed)
+        yield self._progress(0)
+        if start.kind == "other":
+            return (yield from self.other_limits(1, start.seed)).z
+        key = ("attack", start, self.request.input, *self._key())
+        (found,) = self._cache.get(key) or self._cache.put(key, (self._attacked_start(),))
+        return found
+
+    def noise(self, scale: float, seed: int) -> Tensor:
+        """Gaussian noise of this standard deviation: (1, *state)."""
+        return scale * noise_like(self.usual_start, torch.Generator().manual_seed(seed))
+
+    def other_limits(self, count: int, seed: int = 0) -> Preparing[OtherLimits]:
+        """The limits of `count` other inputs of the same difficulty."""
+        key = ("others", count, seed, *self._key())
+        found = self._cache.get(key)
+        if found is None:
+            found = self._cache.put(key, (yield from self._solve_others(count, seed)))
+        return found
+
+    def _solve_others(self, count: int, seed: int) -> Preparing[OtherLimits]:
+        first = self.request.input.seed + OTHER_SEEDS + seed * MAX_RESTARTS
+        inputs = []
+        for number in range(first, first + count):
+            self._checkpoint()  # a large maze takes long to generate
+            wanted = Input(self.request.input.difficulty, number % MAX_SEED)
+            inputs.append(self._cache.instance(self.view, self.task, wanted).batch.x)
+        reported = time.monotonic()
+        with torch.no_grad():
+            injection = self.model.inject(torch.cat(inputs))
+            stepwise = self.stepwise(self.model.init(*injection), injection)
+            for taken in stepwise.run(STEPS_PER_REPORT):
+                if time.monotonic() - reported > SECONDS_PER_REPORT:
+                    reported = time.monotonic()
+                    yield self._progress(taken / self.request.steps)
+            solution = stepwise.result()
+        return OtherLimits(solution.z, solution.status)
+
+    def _progress(self, share: float) -> Event:
+        start = "several" if self.request.what == "diagnose" else self.request.start.kind
+        return {"event": "preparing", "start": start, "share": share}
+
+    def _attacked_start(self) -> Tensor:
+        """The start found by a short search whose limit is farthest from the usual one."""
+        model, seed = self.model, self.request.start.seed
+        steps = UNROLLED_NUMBERS // (ATTACK_GUESSES * self.usual_start.numel())
+        cell = _Checkpointed(model.cell, self._checkpoint)
+        found = attack(
+            EquilibriumModel(model.encoder, cell, model.readout, model.init, solver=self.solver),
+            self.instance.batch.x,
+            guesses=[self.noise(1.0, seed + number) for number in range(ATTACK_GUESSES)],
+            updates=ATTACK_UPDATES,
+            through=max(4, min(ATTACK_STEPS, steps)),
+            budget=Budget(self.request.steps),
+            rng=torch.Generator().manual_seed(seed),
+        )
+        return found.start
+
+    def _key(self) -> tuple[Any, ...]:
+        request = self.request
+        return request.net, request.input.difficulty, request.input.seed, request.solver, request.budget
+
+
+class _Checkpointed(nn.Module):
+    """A cell that calls `checkpoint` at every evaluation: `attack` has no `on_step`."""
+
+    def __init__(self, cell: Callable[..., Tensor], checkpoint: Callable[[], None]) -> None:
+        super().__init__()
+        self.cell, self.checkpoint = cell, checkpoint
+
+    def forward(self, z: Tensor, *injection: Any) -> Tensor:
+        self.checkpoint()
+        return self.cell(z, *injection)
+
+    def prepare_solve(self, *injection: Any) -> tuple[Callable[..., Tensor], tuple]:
+        """The prepared cell, with checkpoints, and its injection."""
+        cell, injection = prepare(self.cell, injection)
+        return _Checkpointed(cell, self.checkpoint), injection
+
+
+States = TypeVar("States", bound=tuple[Tensor, ...])
+
+
+class SolveCache:
+    """Inputs and starts that are likely to be requested again, within a fixed amount of memory."""
+
+    def __init__(self) -> None:
+        self.instance = lru_cache(maxsize=CACHED_INPUTS)(lambda view, task, wanted: view.instance(task, wanted))
+        self._starts: dict[tuple[Any, ...], tuple[Tensor, ...]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[Any, ...]) -> Any:
+        """The states of this key, or None."""
+        return self._starts.get(key)
+
+    def put(self, key: tuple[Any, ...], states: States) -> States:
+        """Cache states, and drop the oldest ones if there are too many."""
+        with self._lock:
+            self._starts[key] = states
+            while self.numbers > CACHED_NUMBERS:
+                self._starts.pop(next(iter(self._starts)))
+        return states
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the cached states hold."""
+        return sum(tensor.numel() for states in self._starts.values() for tensor in states)
+
+
+def make_solver(name: str, size: int) -> Solver:
+    """The solver of this name; Broyden's memory is limited for large states."""
+    if SOLVERS[name] is Broyden:
+        return Broyden(memory=max(4, min(Broyden().memory, NUMBERS_PER_ROW // size)))
+    return SOLVERS[name]()

@@ -1,10 +1,10 @@
 """Methods to differentiate a fixed point. To add one, write a file with a `Gradient` and add a line here."""
 
 from equilibria.gradients.backprop import Backprop
-from equilibria.gradients.gradient import Gradient
+from equilibria.gradients.gradient import FixedPointGradient, Gradient
 from equilibria.gradients.implicit import Implicit
 from equilibria.gradients.phantom import Phantom
 
 GRADIENTS: dict[str, type[Gradient]] = {"backprop": Backprop, "implicit": Implicit, "phantom": Phantom}
 
-__all__ = ["GRADIENTS", "Backprop", "Gradient", "Implicit", "Phantom"]
+__all__ = ["GRADIENTS", "Backprop", "FixedPointGradient", "Gradient", "Implicit", "Phantom"]

@@ -10,12 +10,12 @@ from torch import Tensor
 from equilibria.core.budget import Budget, require_share
 from equilibria.core.loop import Solver, check_solver_and_budget, solve
 from equilibria.core.solution import Solution
-from equilibria.gradients.gradient import Gradient
+from equilibria.gradients.gradient import FixedPointGradient
 from equilibria.solvers.anderson import Anderson
 
 
 @dataclass(frozen=True)
-class Implicit(Gradient):
+class Implicit(FixedPointGradient):
     """Implicit function theorem: a loss gradient y at z* becomes the solution w of the adjoint fixed point
 
         w = y + scale J^T w,        J = df/dz at z*,
@@ -35,25 +35,10 @@ class Implicit(Gradient):
         check_solver_and_budget(self.solver, self.budget)
         require_share("scale", self.scale, "(0, 1]", "1 is the exact theorem")
 
-    def solve(
-        self,
-        f: Callable[..., Tensor],
-        z0: Tensor,
-        injection: Any = (),
-        *,
-        solver: Solver,
-        budget: Budget,
-        trace: bool = True,
-    ) -> Solution:
-        with torch.no_grad():
-            solution = solve(f, z0, injection, solver=solver, budget=budget, trace=trace)
-        if not torch.is_grad_enabled():
-            return solution
-        arguments = injection if isinstance(injection, tuple) else (injection,)
+    def attach(self, f: Callable[..., Tensor], solution: Solution, injection: tuple) -> tuple[Tensor, int]:
         z_star = solution.z.detach().requires_grad_()
-        fz = f(z_star, *arguments).to(z_star.dtype)
-        z = _Adjoint.apply(fz, z_star, self, solution.adjoints)
-        return replace(solution, z=z, steps=solution.steps + 1, carry=None)
+        fz = f(z_star, *injection).to(z_star.dtype)
+        return _Adjoint.apply(fz, z_star, self, solution.adjoints), 1
 
     def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:
         """(I - scale J)^-1."""

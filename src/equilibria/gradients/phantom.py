@@ -1,21 +1,20 @@
 """Phantom gradients: backpropagation through a few damped steps from the fixed point."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from equilibria.core.budget import Budget, require_share, require_whole
-from equilibria.core.loop import Solver, solve
+from equilibria.core.loop import solve
 from equilibria.core.solution import Solution
-from equilibria.gradients.gradient import Gradient
+from equilibria.gradients.gradient import FixedPointGradient
 from equilibria.solvers.picard import Picard
 
 
 @dataclass(frozen=True)
-class Phantom(Gradient):
+class Phantom(FixedPointGradient):
     """Solve without gradients, then take `steps` steps z <- (1 - damping) f(z) + damping z (Geng et al. 2021).
 
     With J the cell's Jacobian and A = (1 - damping) J + damping I, this replaces the inverse (I - J)^-1 of the
@@ -30,22 +29,9 @@ class Phantom(Gradient):
         require_whole("steps", self.steps, least=1, why="Phantom(1, 0) is the Jacobian-free gradient")
         require_share("damping", self.damping, "[0, 1)", "0 takes plain steps")
 
-    def solve(
-        self,
-        f: Callable[..., Tensor],
-        z0: Tensor,
-        injection: Any = (),
-        *,
-        solver: Solver,
-        budget: Budget,
-        trace: bool = True,
-    ) -> Solution:
-        with torch.no_grad():
-            solution = solve(f, z0, injection, solver=solver, budget=budget, trace=trace)
-        if not torch.is_grad_enabled():
-            return solution
+    def attach(self, f: Callable[..., Tensor], solution: Solution, injection: tuple) -> tuple[Tensor, int]:
         steps = solve(f, solution.z, injection, solver=Picard(self.damping), budget=Budget(self.steps), trace=False)
-        return replace(solution, z=steps.z, steps=solution.steps + self.steps, carry=None)
+        return steps.z, self.steps
 
     def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:
         """(1 - damping) (I + A + ... + A^(k-1)) over its own k steps."""

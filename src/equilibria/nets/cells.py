@@ -10,7 +10,7 @@ from equilibria.core._tree import concat_channels
 from equilibria.nets.layers import NORMS, is_plain_convolution
 
 
-class Residual(nn.Module):
+class ResidualCell(nn.Module):
     """Sum and relu of a cell, which `_in_place` replaces."""
 
     def _add(self, new: Tensor, other: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ class Residual(nn.Module):
         return torch.relu(new)
 
 
-class AdditiveCell(Residual):
+class AdditiveCell(ResidualCell):
     """y = N(relu(conv z)),  z' = N(relu(z + N(u + conv y)))."""
 
     def __init__(self, first: nn.Module, second: nn.Module, *norms: nn.Module) -> None:
@@ -37,7 +37,7 @@ class AdditiveCell(Residual):
         return (_in_place(self) if type(self.norm_u) in NORMS else self), (u,)
 
 
-class ResidualBlock(Residual):
+class ResidualBlock(ResidualCell):
     """z' = N(relu(z + conv N(relu(conv z))))."""
 
     def __init__(self, first: nn.Module, second: nn.Module, *norms: nn.Module) -> None:

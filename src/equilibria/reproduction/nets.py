@@ -1,14 +1,15 @@
-"""The nets of the paper, by the names of their categories. Studies that ask for the same net get the same recipe."""
+"""The nets of the paper. Figures that need the same net get the same recipe."""
 
 from dataclasses import replace
+from enum import StrEnum
 from itertools import product
 
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver
 from equilibria.gradients import Backprop, Gradient, Implicit, Phantom
 from equilibria.nets import ConvNet, DenseNet, Feedforward, GraphNet
-from equilibria.reproduction.engine.figure import Member
-from equilibria.reproduction.scales import PAPER, Scale
+from equilibria.reproduction.engine.figure import FigureNet
+from equilibria.reproduction.scales import PAPER, Factors, Scale
 from equilibria.solvers import Broyden
 from equilibria.training import Recipe
 from equilibria.training.depths import Fixed
@@ -17,162 +18,198 @@ from equilibria.training.recipe import Pretraining
 from equilibria.training.starts import Mixed, Projected, Start
 
 SOLVER = PAPER.differentiated  # forward and backward
-IMPLICIT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
-
-# What each category of prefix-sum nets does differently from the first.
-STRING_CATEGORIES = ("unroll", "solver", "implicit", "mixed", "random depth", "penalty")
-LOCAL = "mixed, norm by position"  # not the paper's: shallow nets that cannot see the whole string in one step
-# Fixed point iterations and backpropagation, a solver and backpropagation, a solver and implicit gradients.
-WAYS = ("unroll", "solver", "implicit")
+IMPLICIT_GRADIENT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
 
 
-def in_way(recipe: Recipe, way: str, *, through: Solver) -> Recipe:
-    """The same recipe, solved and differentiated in one of the three ways that the paper compares.
+class Category(StrEnum):
+    """What distinguishes a group of nets from the others of its task."""
 
-    `through` is the solver that is backpropagated through.
+    # Three ways to solve and differentiate.
+    UNROLL = "unroll"  # fixed point iteration, backpropagation
+    SOLVER = "solver"  # Anderson, backpropagation
+    IMPLICIT = "implicit"  # Anderson, implicit gradients
+    # Interventions on the unrolled prefix-sum nets.
+    MIXED = "mixed"
+    RANDOM_DEPTH = "random_depth"
+    PENALTY = "penalty"
+    LOCAL = "mixed_local_norm"  # not the paper's: shallow nets that cannot see the whole string in one step
+    LOCAL_PLAIN = "mixed_local_norm_plain_steps"  # the same nets, measured with fixed point iteration
+    # Maze nets.
+    SETTLED = "settled"  # the net that represents path independence
+    SHALLOW = "unroll_shallow"
+    SHALLOW_WEIGHT_NORM = "unroll_shallow_weight_norm"
+    DEEP = "unroll_deep"
+    DEEP_WEIGHT_NORM = "unroll_deep_weight_norm"
+    PHANTOM = "phantom"
+    PROGRESSIVE = "progressive"
+    FEEDFORWARD = "feedforward"
+    FEEDFORWARD_INJECTED = "feedforward_injected"
+    NO_INJECTION = "no_injection"
+    # The nets of Table 1.
+    PATH_INDEPENDENT = "path_independent"
+    PATH_DEPENDENT = "path_dependent"
+
+
+WAYS = (Category.UNROLL, Category.SOLVER, Category.IMPLICIT)
+STRING_CATEGORIES = (*WAYS, Category.MIXED, Category.RANDOM_DEPTH, Category.PENALTY)
+MAZE_CATEGORIES = (  # in the order in which figures show them
+    Category.SHALLOW,
+    Category.SHALLOW_WEIGHT_NORM,
+    Category.DEEP,
+    Category.DEEP_WEIGHT_NORM,
+    Category.IMPLICIT,
+    Category.PHANTOM,
+    Category.PROGRESSIVE,
+    Category.FEEDFORWARD,
+    Category.FEEDFORWARD_INJECTED,
+    Category.NO_INJECTION,
+    Category.SETTLED,
+)
+
+
+def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> FigureNet:
+    """Read the facts about a net from its recipe.
+
+    Args:
+        depth: Defaults to the layers of a feedforward net, and to the training depth of other nets.
+    """
+    body, layers = (recipe.net.body, recipe.net.depth) if isinstance(recipe.net, Feedforward) else (recipe.net, 0)
+    return FigureNet(
+        category,
+        recipe,
+        depth or layers or recipe.depth.most,
+        weight_norm=isinstance(body, ConvNet | DenseNet) and body.weight_norm,
+        norm=body.norm if isinstance(body, ConvNet | DenseNet | GraphNet) else "none",
+    )
+
+
+def _named(net: FigureNet) -> FigureNet:
+    """Name the recipe, for the progress of its training."""
+    return replace(net, recipe=replace(net.recipe, name=f"{net.task}: {net.label}"))
+
+
+def in_way(recipe: Recipe, way: Category, *, through: Solver) -> Recipe:
+    """Return the same recipe with one of the three ways to solve and differentiate that the paper compares.
+
+    Args:
+        through: the solver that is backpropagated through.
     """
     match way:
-        case "unroll":
+        case Category.UNROLL:
             return recipe
-        case "solver":
+        case Category.SOLVER:
             return replace(recipe, solver=through, gradient=Backprop())
-        case "implicit":
-            return replace(recipe, solver=SOLVER, gradient=IMPLICIT)
+        case Category.IMPLICIT:
+            return replace(recipe, solver=SOLVER, gradient=IMPLICIT_GRADIENT)
     raise ValueError(f"unknown way {way!r} to train a net; use one of {', '.join(WAYS)}")
 
 
-def string_nets(scale: Scale, category: str) -> list[Recipe]:
-    """The nets of one category: every depth, with and without weight norm, at every rate."""
-    if category == LOCAL:
-        return _local_string_nets(scale)
-    factors, base, body = scale.string_factors, scale.strings, scale.strings.net
+def string_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
+    """Return the prefix-sum nets of some categories: every depth, with and without weight norm, at every rate."""
+    return [net for category in categories for net in _string_nets(scale, category)]
+
+
+def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
+    base, factors, mixed = scale.strings, scale.string_factors, category is Category.MIXED
+    if category in (Category.LOCAL, Category.LOCAL_PLAIN):
+        # The shallow nets from mixed starts with longer trainings and another norm. Group norm averages over
+        # positions, so that distant ones see each other in one step.
+        base, mixed = scale.free_strings, True
+        factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
+    body = base.net
     assert isinstance(body, ConvNet)
+    if category in (Category.LOCAL, Category.LOCAL_PLAIN):
+        body = replace(body, norm="channel")
     nets = []
     for (depth, random), weight_norm, rate in product(
         zip(factors.depths, factors.random_depths, strict=True), (False, True), factors.rates
     ):
-        net = replace(
+        recipe = replace(
             base,
-            name=f"{category}, depth {depth}{', weight norm' if weight_norm else ''}, rate {rate:g}",
             net=replace(body, weight_norm=weight_norm),
             depth=Fixed(depth),
             optim=replace(base.optim, lr=rate),
         )
-        match category:
-            case "mixed":
-                net = replace(net, start=Mixed())
-            case "random depth":
-                net = replace(net, depth=random)
-            case "penalty":
-                net = replace(net, extras=(AlignmentPenalty(normalise=True),))
-            case _:
-                net = in_way(net, category, through=scale.differentiated)
-        nets.append(net)
+        if mixed:
+            recipe = replace(recipe, start=Mixed())
+        elif category is Category.RANDOM_DEPTH:
+            recipe = replace(recipe, depth=random)
+        elif category is Category.PENALTY:
+            recipe = replace(recipe, extras=(AlignmentPenalty(normalise=True),))
+        else:
+            recipe = in_way(recipe, category, through=scale.differentiated)
+        nets.append(_named(figure_net(category, recipe, depth)))
     return nets
 
 
-def _local_string_nets(scale: Scale) -> list[Recipe]:
-    """The shallow nets from mixed starts once more, trained as long as the net without injection, with another norm.
-
-    Group norm averages over positions, so that far ones see each other at once.
-    """
-    base, factors = scale.free_strings, scale.string_factors
-    assert isinstance(base.net, ConvNet)
-    shallow = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
-    base = replace(base, net=replace(base.net, norm="channel"))
-    nets = string_nets(replace(scale, strings=base, string_factors=shallow), "mixed")
-    return [replace(net, name=net.name.replace("mixed", LOCAL)) for net in nets]
+def deepest(scale: Scale, category: Category) -> FigureNet:
+    """Return the deepest prefix-sum net of a category without weight norm, at the highest rate."""
+    return next(net for net in string_nets(scale, category) if net.depth == max(scale.string_factors.depths))
 
 
-def string_members(scale: Scale, *categories: str) -> list[Member]:
-    """All nets of these categories."""
-    return [Member(category, recipe) for category in categories for recipe in string_nets(scale, category)]
-
-
-def free_string_net(scale: Scale) -> Recipe:
-    """A net of the largest depth, which sees its input in its first state only."""
-    base, body, depth = scale.free_strings, scale.free_strings.net, max(scale.string_factors.depths)
+def free_string_net(scale: Scale) -> FigureNet:
+    """Return a net of the largest depth that sees its input in its initial state only."""
+    base, body = scale.free_strings, scale.free_strings.net
     assert isinstance(body, ConvNet)
-    return replace(
+    recipe = replace(
         base,
-        name=f"no injection, depth {depth}, rate {base.optim.lr:g}",
         net=replace(body, injection="none", blocks=1),
         start=Projected(),
-        depth=Fixed(depth),
+        depth=Fixed(max(scale.string_factors.depths)),
     )
+    return _named(figure_net(Category.NO_INJECTION, recipe))
 
 
-# `settled` is the net that the others are held against where one has to be path independent.
-MAZE_CATEGORIES = (
-    "unroll, shallow",
-    "unroll, shallow, weight norm",
-    "unroll, deep",
-    "unroll, deep, weight norm",
-    "implicit",
-    "phantom",
-    "progressive",
-    "feedforward",
-    "feedforward, injected",
-    "no injection",
-    "settled",
-)
+def maze_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
+    """Return the maze nets of some categories, one each."""
+    return [_named(figure_net(category, maze_recipe(scale, category))) for category in categories]
 
 
-def maze_net(scale: Scale, category: str) -> Recipe:
-    """The net of one category of maze nets."""
+def maze_recipe(scale: Scale, category: Category) -> Recipe:
+    """Return the recipe of the maze net of a category."""
     base, body = scale.mazes, scale.mazes.net
     assert isinstance(body, ConvNet)
     free = replace(body, injection="none")
-    named = replace(base, name=f"mazes, {category}")
     match category:
-        case "settled":
+        case Category.SETTLED:
             return scale.settled_mazes
-        case "unroll, shallow" | "unroll, deep":
-            return replace(named, net=replace(body, weight_norm=False), depth=_depth(scale, category))
-        case "unroll, shallow, weight norm" | "unroll, deep, weight norm":
-            return replace(named, net=replace(body, weight_norm=True), depth=_depth(scale, category))
-        case "progressive":
-            return replace(named, depth=Fixed(scale.deep), extras=(Progressive(),))
-        case "no injection":
-            return replace(named, net=free, depth=Fixed(scale.deep), start=Projected())
-        case "feedforward":
-            return _feedforward(named, free, scale.deep, Projected())
-        case "feedforward, injected":
-            return _feedforward(named, body, scale.deep, named.start)
-        case "implicit":
-            return _after_unrolling(scale, category, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
-        case "phantom":
-            return _after_unrolling(scale, category, Phantom(steps=2, damping=0.75))
-    raise ValueError(f"unknown category {category!r} of maze nets; use one of {', '.join(MAZE_CATEGORIES)}")
-
-
-def maze_members(scale: Scale, *categories: str) -> list[Member]:
-    """The nets of these categories."""
-    return [Member(category, maze_net(scale, category)) for category in categories]
+        case Category.SHALLOW | Category.DEEP:
+            depth = scale.shallow if category is Category.SHALLOW else scale.deep
+            return replace(base, net=replace(body, weight_norm=False), depth=Fixed(depth))
+        case Category.SHALLOW_WEIGHT_NORM | Category.DEEP_WEIGHT_NORM:
+            depth = scale.shallow if category is Category.SHALLOW_WEIGHT_NORM else scale.deep
+            return replace(base, net=replace(body, weight_norm=True), depth=Fixed(depth))
+        case Category.PROGRESSIVE:
+            return replace(base, depth=Fixed(scale.deep), extras=(Progressive(),))
+        case Category.NO_INJECTION:
+            return replace(base, net=free, depth=Fixed(scale.deep), start=Projected())
+        case Category.FEEDFORWARD:
+            return _feedforward(base, free, scale.deep, Projected())
+        case Category.FEEDFORWARD_INJECTED:
+            return _feedforward(base, body, scale.deep, base.start)
+        case Category.IMPLICIT:
+            return _after_unrolling(scale, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
+        case Category.PHANTOM:
+            return _after_unrolling(scale, Phantom(steps=2, damping=0.75))
+    raise ValueError(f"there are no maze nets of category {category!r}; use one of {', '.join(MAZE_CATEGORIES)}")
 
 
 def _feedforward(recipe: Recipe, body: ConvNet, depth: int, start: Start) -> Recipe:
-    """Layers with weights of their own, one after another. All of them are one step, also where it is evaluated."""
-    asked = recipe.evaluation
-    once = replace(
-        asked,
-        at=tuple((difficulty, 1) for difficulty, _ in asked.at),
-        finally_at=tuple((difficulty, 1, *counts) for difficulty, _, *counts in asked.finally_at),
+    """Layers with separate weights. All of them are one step, also in evaluations."""
+    evaluation = replace(
+        recipe.evaluation,
+        at=tuple((difficulty, 1) for difficulty, _ in recipe.evaluation.at),
+        finally_at=tuple((difficulty, 1, *counts) for difficulty, _, *counts in recipe.evaluation.finally_at),
     )
-    return replace(recipe, net=Feedforward(body, depth), depth=Fixed(1), start=start, evaluation=once)
+    return replace(recipe, net=Feedforward(body, depth), depth=Fixed(1), start=start, evaluation=evaluation)
 
 
-def _depth(scale: Scale, category: str) -> Fixed:
-    return Fixed(scale.shallow if "shallow" in category else scale.deep)
-
-
-def _after_unrolling(scale: Scale, category: str, gradient: Gradient) -> Recipe:
-    """First unrolled like the settled net, and then implicitly for some steps more, with Broyden's method."""
+def _after_unrolling(scale: Scale, gradient: Gradient) -> Recipe:
+    """Unroll first, like the settled net, and then train with Broyden's method and another gradient."""
     base = scale.settled_mazes
     assert isinstance(base.gradient, Backprop)
     return replace(
         base,
-        name=f"mazes, {category}",
         solver=Broyden(),
         depth=Fixed(scale.implicit_depth),
         gradient=gradient,
@@ -182,26 +219,28 @@ def _after_unrolling(scale: Scale, category: str, gradient: Gradient) -> Recipe:
     )
 
 
-# The three other tasks: what is varied, and how a net of each looks without a norm.
-def dense_nets(scale: Scale, task: str) -> list[Member]:
-    """Nets for digits, matrices or graphs: three ways to solve and differentiate, every rate, with and without norm."""
-    base, factors = {
-        "digits": (scale.digits, scale.digit_factors),
-        "inversion": (scale.inversion, scale.inversion_factors),
-        "edges": (scale.edges, scale.edge_factors),
-    }[task]
+def digit_nets(scale: Scale) -> list[FigureNet]:
+    """Return the nets for blurry digits."""
+    return _dense_nets(scale, scale.digits, scale.digit_factors)
+
+
+def inversion_nets(scale: Scale) -> list[FigureNet]:
+    """Return the nets for matrix inversion."""
+    return _dense_nets(scale, scale.inversion, scale.inversion_factors)
+
+
+def edge_nets(scale: Scale) -> list[FigureNet]:
+    """Return the nets for edge copying."""
+    return _dense_nets(scale, scale.edges, scale.edge_factors)
+
+
+def _dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:
+    """Three ways to solve and differentiate, every depth and rate, with and without a norm, every seed."""
     body = base.net
     assert isinstance(body, DenseNet | GraphNet)
-    members = []
+    nets = []
     for way, depth, rate, norm, seed in product(WAYS, factors.depths, factors.rates, ("layer", "none"), factors.seeds):
-        name = f"{task}, {way}, depth {depth}, rate {rate:g}, {'layer norm' if norm == 'layer' else 'no norm'}"
-        recipe = replace(
-            base,
-            name=f"{name}, seed {seed}" if seed else name,
-            net=replace(body, norm=norm),
-            depth=Fixed(depth),
-            optim=replace(base.optim, lr=rate),
-            seed=seed,
-        )
-        members.append(Member(way, in_way(recipe, way, through=scale.differentiated)))
-    return members
+        optim = replace(base.optim, lr=rate)
+        recipe = replace(base, net=replace(body, norm=norm), depth=Fixed(depth), optim=optim, seed=seed)
+        nets.append(_named(figure_net(way, in_way(recipe, way, through=scale.differentiated))))
+    return nets

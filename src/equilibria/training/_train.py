@@ -106,7 +106,7 @@ def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: floa
         trainer.load_state_dict(saved.tensors)
     cost = _Cost(saved.seconds, saved.evaluations) if saved else _Cost()
     trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count) if track else nullcontext([])
-    with trackers as loggers, closing(Metrics(run.folder, saved.metrics if saved else 0, loggers)) as metrics:
+    with trackers as logs, closing(Metrics(run.folder, saved.metrics if saved else 0, logs)) as metrics:
         try:
             on_progress(Began(trainer.step_count))
             _take_steps(run, trainer, on_progress, save_every, metrics, cost)

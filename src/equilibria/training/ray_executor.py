@@ -18,7 +18,7 @@ import torch
 
 from equilibria.io.files import write_atomically
 from equilibria.training._train import train
-from equilibria.training.events import Event, throttled
+from equilibria.training.events import throttled
 from equilibria.training.pool import JobEnd, attempt
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
@@ -51,17 +51,17 @@ def run_on_ray(
     ray = _connected(address)
     try:
         _require_room(ray, cpus, gpus)
-        mailbox = _mailbox(ray)
+        queue = _event_queue(ray)
         remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_train_there)
         threads = max(1, int(cpus))
         running = {
-            remote.remote(mailbox, job, recipe.to_json(), str(folder.absolute()), threads, dict(options)): job
+            remote.remote(queue, job, recipe.to_json(), str(folder.absolute()), threads, dict(options)): job
             for job, (recipe, folder) in enumerate(jobs)
         }
         while running:
             done, _ = ray.wait(list(running), timeout=SECONDS_BETWEEN_LOOKS)
             active = set(running.values())
-            yield from (event for event in _new_events(ray, mailbox) if event[0] in active)
+            yield from (event for event in queue.get_nowait_batch(queue.qsize()) if event[0] in active)
             for reference in done:
                 job = running.pop(reference)
                 yield job, _end(ray, reference, jobs[job][1])
@@ -72,33 +72,13 @@ def run_on_ray(
         ray.shutdown()
 
 
-class _Mailbox:
-    """An actor that holds the events of all runs until the driver takes them."""
-
-    def __init__(self) -> None:
-        self._events: list[tuple[int, Event]] = []
-
-    def put(self, job: int, event: Event) -> None:
-        self._events.append((job, event))
-
-    def take(self) -> list[tuple[int, Event]]:
-        events, self._events = self._events, []
-        return events
-
-
-def _mailbox(ray: Any) -> Any:
-    """A mailbox on the driver's own node, so that no other node takes it along when it dies."""
+def _event_queue(ray: Any) -> Any:
+    """A queue on the driver's own node, so that it does not die with another node."""
+    from ray.util.queue import Queue
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(_Mailbox).remote()
-
-
-def _new_events(ray: Any, mailbox: Any) -> list[tuple[int, Event]]:
-    try:
-        return ray.get(mailbox.take.remote())
-    except ray.exceptions.RayError:  # the mailbox restarts; only its news are lost
-        return []
+    return Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
 
 
 def _stopped(ray: Any, running: dict[Any, int]) -> Iterator[tuple[int, Any]]:
@@ -176,11 +156,11 @@ def _require_reachable(address: str) -> None:
         ) from error
 
 
-def _train_there(mailbox: Any, job: int, recipe: str, folder: str, threads: int, options: dict[str, Any]) -> JobEnd:
+def _train_there(queue: Any, job: int, recipe: str, folder: str, threads: int, options: dict[str, Any]) -> JobEnd:
     """Runs on a node: train; the result is the files of the finished run."""
     torch.set_num_threads(threads)
     deadline = time.monotonic() + SECONDS_FOR_A_LOCK
-    on_progress = throttled(lambda event: mailbox.put.remote(job, event))
+    on_progress = throttled(lambda event: queue.actor.put_nowait.remote((job, event)))
 
     def files() -> dict[str, bytes]:
         run = train(Recipe.from_json(recipe), folder, on_progress=on_progress, **{"save_every": 10.0, **options})

@@ -27,7 +27,7 @@ from equilibria.io.files import DamagedFile, digest, explained, read_checked, re
 from equilibria.io.folders import load, pack, read_config, save, unpack
 from equilibria.model import EquilibriumModel
 from equilibria.training.recipe import Recipe
-from equilibria.training.trackers import Tracker, numbers_of
+from equilibria.training.trackers import Log, numbers_of
 
 try:
     import fcntl
@@ -180,8 +180,8 @@ class Run:
 class Metrics:
     """Appends lines to metrics.jsonl, after its first `begin` bytes; later lines belong to steps that were lost."""
 
-    def __init__(self, folder: Path, begin: int, trackers: Sequence[Tracker] = ()) -> None:
-        self._path, self._trackers = folder / "metrics.jsonl", trackers
+    def __init__(self, folder: Path, begin: int, logs: Sequence[Log] = ()) -> None:
+        self._path, self._logs = folder / "metrics.jsonl", logs
         self._file = _open_regular(self._path)
         self._file.truncate(min(begin, self._file.seek(0, 2)))
         self._file.seek(0, 2)
@@ -192,8 +192,8 @@ class Metrics:
             self._file.write((json.dumps(line, allow_nan=False) + "\n").encode())
         except OSError as error:
             raise explained(error, self._path) from error
-        for tracker in self._trackers:
-            tracker.log(line["step"], numbers_of(line))
+        for log in self._logs:
+            log(line["step"], numbers_of(line))
 
     @property
     def size(self) -> int:

@@ -52,7 +52,8 @@ class Team:
         """Raise unless the processes can share a batch of this size evenly."""
         if batch % self.size:
             raise ValueError(
-                f"optim.batch = {batch} cannot be shared evenly by {self.size} processes; choose a multiple of {self.size}"
+                f"optim.batch = {batch} cannot be shared evenly by {self.size} processes; choose a multiple of "
+                f"{self.size}"
             )
 
     def share(self, tensor: Tensor) -> Tensor:

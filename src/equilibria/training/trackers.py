@@ -1,11 +1,14 @@
-"""Experiment trackers that receive the metrics of a run. To add one, write a `Tracker` and add a line to TRACKERS."""
+"""Experiment trackers that receive the metrics of a run. To add one, write a context manager like these, and name it in
+TRACKERS: it begins or resumes the run in `folder` after `step` steps, and yields a function that logs numbers.
+
+After a crash, the steps since the last saved state are logged again.
+"""
 
 import contextlib
 import os
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,96 +16,70 @@ from equilibria.io.describe import nearest
 from equilibria.training.recipe import Recipe
 
 PROJECT = "equilibria"
+Log = Callable[[int, dict[str, float]], None]  # takes a step and its numbers by name; the part before a slash groups
 
 
-class Tracker(ABC):
-    """Receives the metrics of one run. After a crash, the steps since the last saved state are logged again."""
+@contextmanager
+def _tensorboard(folder: Path, recipe: Recipe, step: int) -> Iterator[Log]:
+    """Write event files into the run's folder: `tensorboard --logdir runs`."""
+    from torch.utils.tensorboard import SummaryWriter
 
-    @abstractmethod
-    def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
-        """Begin or resume the run in `folder` after `step` steps."""
-
-    @abstractmethod
-    def log(self, step: int, numbers: dict[str, float]) -> None:
-        """Log the numbers of one step by name; the part before a slash is a group."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the tracker."""
-
-
-class TensorBoard(Tracker):
-    """Event files in the run's folder: `tensorboard --logdir runs`."""
-
-    def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+    with SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1) as writer:
         if not step:
-            self._writer.add_text("recipe", f"```json\n{recipe.to_json()}\n```")
+            writer.add_text("recipe", f"```json\n{recipe.to_json()}\n```")
 
-    def log(self, step: int, numbers: dict[str, float]) -> None:
-        for name, value in numbers.items():
-            self._writer.add_scalar(name, value, step)
+        def log(step: int, numbers: dict[str, float]) -> None:
+            for name, value in numbers.items():
+                writer.add_scalar(name, value, step)
 
-    def close(self) -> None:
-        self._writer.close()
+        yield log
 
 
-class WeightsAndBiases(Tracker):
-    """A run of project `equilibria`, under the recipe's id.
+@contextmanager
+def _wandb(folder: Path, recipe: Recipe, step: int) -> Iterator[Log]:
+    """Log a run of project `equilibria`, under the recipe's id.
 
     Without an account and without WANDB_MODE it is written to the run's folder; `wandb sync` uploads it later.
     """
+    import wandb
 
-    def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
-        import wandb
-
-        mode: Any = os.environ.get("WANDB_MODE")
-        if mode is None:
-            mode = "online" if wandb.login(prompt=False) else "offline"
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT),
-            id=recipe.id,
-            name=f"{recipe.name or 'run'} {recipe.id}",
-            config=recipe.data(),
-            dir=str(folder.absolute()),
-            mode=mode,
-            resume="allow" if mode == "online" else None,
-            reinit="create_new",
-            settings=wandb.Settings(silent=True),
-        )
-
-    def log(self, step: int, numbers: dict[str, float]) -> None:
-        self._run.log(numbers, step=step)
-
-    def close(self) -> None:
-        self._run.finish()
+    del step
+    mode: Any = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False) else "offline")
+    run = wandb.init(
+        project=os.environ.get("WANDB_PROJECT", PROJECT),
+        id=recipe.id,
+        name=f"{recipe.name or 'run'} {recipe.id}",
+        config=recipe.data(),
+        dir=str(folder.absolute()),
+        mode=mode,
+        resume="allow" if mode == "online" else None,
+        reinit="create_new",
+        settings=wandb.Settings(silent=True),
+    )
+    try:
+        yield lambda step, numbers: run.log(numbers, step=step)
+    finally:
+        run.finish()
 
 
-class Trackio(Tracker):
-    """A run of project `equilibria` in trackio's local database: `trackio show --project equilibria`."""
+@contextmanager
+def _trackio(folder: Path, recipe: Recipe, step: int) -> Iterator[Log]:
+    """Log a run of project `equilibria` in trackio's local database: `trackio show --project equilibria`."""
+    import trackio
 
-    def __init__(self, folder: Path, recipe: Recipe, step: int) -> None:
-        import trackio
-
-        self._finish = trackio.finish  # not that of the run, which trackio would finish again at exit
+    del folder, step
+    with contextlib.redirect_stdout(sys.stderr):  # standard output may hold JSON
         name = f"{recipe.name or 'run'} {recipe.id}"
-        with contextlib.redirect_stdout(sys.stderr):  # standard output may hold JSON
-            self._trackio, self._run = (
-                trackio,
-                trackio.init(PROJECT, name, config=recipe.data(), resume="allow", embed=False),
-            )
-
-    def log(self, step: int, numbers: dict[str, float]) -> None:
-        self._run.log(numbers, step=step)
-
-    def close(self) -> None:
+        run = trackio.init(PROJECT, name, config=recipe.data(), resume="allow", embed=False)
+    try:
+        yield lambda step, numbers: run.log(numbers, step=step)
+    finally:
         with contextlib.redirect_stdout(sys.stderr):
-            self._finish()
+            trackio.finish()  # not that of the run, which trackio would finish again at exit
 
 
-TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "trackio": Trackio}
+Tracker = Callable[[Path, Recipe, int], AbstractContextManager[Log]]
+TRACKERS: dict[str, Tracker] = {"tensorboard": _tensorboard, "wandb": _wandb, "trackio": _trackio}
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -113,22 +90,20 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def tracking(names: Sequence[str], folder: Path, recipe: Recipe, step: int) -> Iterator[list[Tracker]]:
+def tracking(names: Sequence[str], folder: Path, recipe: Recipe, step: int) -> Iterator[list[Log]]:
     """Start these trackers, and close them at the end."""
-    check_trackers(names)
     with contextlib.ExitStack() as stack:
-        trackers = []
+        logs = []
         for name in dict.fromkeys(names):
             try:
-                trackers.append(TRACKERS[name](folder, recipe, step))
+                logs.append(stack.enter_context(TRACKERS[name](folder, recipe, step)))
             except ImportError as error:
                 raise ValueError(
                     f"tracker {name} is not installed ({error}); install the extra: pip install 'equilibria[track]'"
                 ) from error
             except Exception as error:  # trackers raise many kinds of errors
                 raise ValueError(f"tracker {name} did not start: {error}") from error
-            stack.callback(trackers[-1].close)
-        yield trackers
+        yield logs
 
 
 def numbers_of(line: dict[str, Any]) -> dict[str, float]:

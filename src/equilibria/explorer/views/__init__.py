@@ -4,7 +4,7 @@ from equilibria.explorer.views.bits import Bits
 from equilibria.explorer.views.digit import Digit
 from equilibria.explorer.views.maze import Maze
 from equilibria.explorer.views.numbers import Edges, Matrix
-from equilibria.explorer.views.view import DrawnInput, Input, View, judge
+from equilibria.explorer.views.view import DrawnInput, View, judge
 
 VIEWS: dict[str, View] = {  # by the task's name in TASKS
     "prefix_sum": Bits(),
@@ -14,4 +14,4 @@ VIEWS: dict[str, View] = {  # by the task's name in TASKS
     "edge_copy": Edges(),
 }
 
-__all__ = ["VIEWS", "DrawnInput", "Input", "View", "judge"]
+__all__ = ["VIEWS", "DrawnInput", "View", "judge"]

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from equilibria.explorer.views.view import DrawnInput, Input, View, checked_flips, sample, to_base64, with_error_bit
+from equilibria.explorer.requests import Input
+from equilibria.explorer.views.view import DrawnInput, View, checked_flips, sample, to_base64, with_error_bit
 from equilibria.tasks import Batch, Task
 
 

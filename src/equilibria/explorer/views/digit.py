@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.view import DrawnInput, Input, View, to_base64
+from equilibria.explorer.requests import Input, Refused
+from equilibria.explorer.views.view import DrawnInput, View, to_base64
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.blurry_mnist import MEAN, SPREAD, blurred
 from equilibria.tasks.digits import Digits, load_digits

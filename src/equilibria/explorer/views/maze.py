@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d, pad
 
-from equilibria.explorer.limits import Refused
-from equilibria.explorer.views.view import DrawnInput, Input, View, sample, to_base64, with_error_bit
+from equilibria.explorer.requests import Input, Refused
+from equilibria.explorer.views.view import DrawnInput, View, sample, to_base64, with_error_bit
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.mazes import GREEN, RED, is_open
 

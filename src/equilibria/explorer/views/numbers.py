@@ -5,10 +5,9 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from equilibria.explorer.limits import Refused
+from equilibria.explorer.requests import Input, Refused
 from equilibria.explorer.views.view import (
     DrawnInput,
-    Input,
     View,
     as_levels,
     checked_flips,

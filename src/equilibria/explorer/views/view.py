@@ -2,37 +2,17 @@
 
 import base64
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from equilibria.explorer.limits import MAX_FLIPS, MAX_SEED, Limited, Refused, is_number, limited
+from equilibria.explorer.requests import Input, Refused, is_number
 from equilibria.tasks import Batch, Task
 
 CACHED_SAMPLES = 64
 CLOSE = 0.1  # a numerical answer is right if its error is at most this share of the best constant's
-
-
-@dataclass(frozen=True)
-class Input(Limited):
-    """An input as a page describes it: an instance by its seed, and the edits made to it."""
-
-    difficulty: Any = None
-    seed: int = limited(0, 0, MAX_SEED)
-    flips: tuple[int, ...] = ()  # the places that were toggled
-    begin: int | None = None  # the start of a maze, if it was moved
-    end: int | None = None  # the end of a maze, if it was moved
-    digit: int | None = None  # which digit to show
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.flips) > MAX_FLIPS:
-            raise Refused(422, f"flips may hold at most {MAX_FLIPS} places, got {len(self.flips)}")
-        if isinstance(self.difficulty, float) and self.difficulty.is_integer():
-            object.__setattr__(self, "difficulty", int(self.difficulty))  # tasks count in whole numbers
 
 
 class DrawnInput(NamedTuple):

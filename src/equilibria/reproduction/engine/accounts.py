@@ -9,10 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from equilibria.reproduction.engine.figure import Member, Study
+from equilibria.reproduction.engine.figure import FigureNet, Planned
 from equilibria.reproduction.engine.store import Block, Store
 from equilibria.reproduction.measures.profile import SEED
-from equilibria.reproduction.scales import Scale
 
 PACKAGES = ("equilibria", "torch", "numpy", "scipy", "matplotlib")
 UNKNOWN = "not recorded"
@@ -22,17 +21,13 @@ UNKNOWN = "not recorded"
 class TrainedNet:
     """A trained net of a figure."""
 
-    member: Member
+    net: FigureNet
     folder: str  # relative to that of the scale
     summary: dict[str, Any]
 
     @property
     def id(self) -> str:
-        return self.member.recipe.id
-
-    @property
-    def task(self) -> str:
-        return type(self.member.recipe.task).__name__
+        return self.net.id
 
     @property
     def core_seconds(self) -> float:
@@ -54,13 +49,13 @@ class Cost:
         return self.training + self.measuring
 
 
-def nets_behind(store: Store, study: Study, scale: Scale) -> list[TrainedNet]:
-    """The trained nets of a figure, each once."""
-    members = {step.member.recipe.id: step.member for step in study.plan(scale)}
-    runs = [(member, store.run(member.recipe)) for member in members.values()]
+def trained_nets(store: Store, plan: Iterable[Planned]) -> list[TrainedNet]:
+    """The trained nets of a plan, each once."""
+    nets = {planned.net.id: planned.net for planned in plan}
+    runs = [(net, store.run(net.recipe)) for net in nets.values()]
     return [
-        TrainedNet(member, Path(os.path.relpath(run.folder, store.folder)).as_posix(), run.summary)
-        for member, run in runs
+        TrainedNet(net, Path(os.path.relpath(run.folder, store.folder)).as_posix(), run.summary)
+        for net, run in runs
         if run.finished
     ]
 
@@ -80,10 +75,10 @@ def cost(nets: Iterable[TrainedNet], blocks: Iterable[Block]) -> Cost:
 
 def cost_by_task(nets: Sequence[TrainedNet], blocks: Sequence[Block]) -> dict[str, Cost]:
     """The cost of each task, the most expensive first."""
-    tasks = {net.id: net.task for net in nets}
+    tasks = {net.id: net.net.task for net in nets}
     costs = {
         task: cost(
-            [net for net in nets if net.task == task], [block for block in blocks if tasks.get(block.net) == task]
+            [net for net in nets if net.net.task == task], [block for block in blocks if tasks.get(block.net) == task]
         )
         for task in dict.fromkeys(tasks.values())
     }
@@ -95,7 +90,7 @@ def provenance(store: Store, nets: Iterable[TrainedNet]) -> list[tuple[str, str]
     nets = {net.id: net for net in nets}.values()
     machines = [net.summary.get("machine", {}) for net in nets]
     facts = [
-        ("training seeds", ", ".join(map(str, sorted({net.member.recipe.seed for net in nets})))),
+        ("training seeds", ", ".join(map(str, sorted({net.net.recipe.seed for net in nets})))),
         ("seed of the test examples", str(SEED)),
         ("torch version in training", _counted(net.summary.get("torch", UNKNOWN) for net in nets)),
         ("threads in training", _counted(net.summary.get("threads", UNKNOWN) for net in nets)),

@@ -1,4 +1,4 @@
-"""What the paper says, as statements that rows can bear out or not."""
+"""Claims of the paper, and the verdicts that rows support."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,22 +13,29 @@ from equilibria.diagnostics.statistics import Estimate, bootstrap, grouped_auroc
 RESAMPLES = 2000
 LEVEL = 0.95
 STRONG = 0.5  # a rank correlation above this is called strong
-OURS = "Not a claim of the paper"
-NOT_OF_THE_PAPER = f"{OURS}: added here, after the first results."
-LATE = "Said by the paper; added here after the first results."
-FEWEST = 6  # nets or examples: of fewer, an interval says nothing
+FEWEST = 6  # nets or examples; an interval over fewer says nothing
 
 
 class Verdict(StrEnum):
+    """The outcome of a claim."""
+
     HOLDS = "holds"
     FAILS = "does not hold"
-    OPEN = "cannot tell"
+    OPEN = "inconclusive"
+
+
+class Source(StrEnum):
+    """Who makes a claim."""
+
+    PAPER = "paper"
+    OURS = "ours"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper with the number by which it is judged here."""
+    """A statement with the number that decides its verdict."""
 
+    id: str  # unique within its figure, and stable: `check` compares claims by it
     statement: str
     verdict: Verdict
     measured: str  # the number in words, with its interval
@@ -37,14 +44,27 @@ class Claim:
     low: float | None = None
     high: float | None = None
     remark: str = ""
+    source: Source = Source.PAPER
+    added_late: bool = False  # after the first results were known
 
     @property
     def of_the_paper(self) -> bool:
-        """And not one that is judged besides, which its remark says."""
-        return not self.remark.startswith(OURS)
+        """Whether the paper makes it."""
+        return self.source is Source.PAPER
+
+    @property
+    def note(self) -> str:
+        """The remark to display, with what a reader has to know about the origin of the claim."""
+        origin = {
+            (Source.PAPER, True): "Claimed by the paper; added here after the first results.",
+            (Source.OURS, False): "Not a claim of the paper.",
+            (Source.OURS, True): "Not a claim of the paper; added here after the first results.",
+        }.get((self.source, self.added_late), "")
+        return " ".join(filter(None, [origin, self.remark]))
 
 
 def judge(
+    claim_id: str,
     statement: str,
     estimate: Estimate,
     *,
@@ -53,10 +73,13 @@ def judge(
     what: str = "{}",
     paper: str = "",
     remark: str = "",
+    source: Source = Source.PAPER,
+    added_late: bool = False,
 ) -> Claim:
-    """Holds if the whole interval is above (or below) a bound, fails if all of it is on the other side.
+    """Judge a claim: it holds if the whole interval is above (or below) a bound, and fails if none of it is.
 
-    `what` says what the number is, with {} in its place.
+    Args:
+        what: says what the number is, with {} in its place.
     """
     if (above is None) == (below is None):
         raise ValueError("give one bound, `above` or `below`")
@@ -70,8 +93,8 @@ def judge(
         verdict = Verdict.HOLDS if high < below else Verdict.FAILS if low >= below else Verdict.OPEN
     wanted = f"above {above:g}" if above is not None else f"below {below:g}"
     measured = f"{what.format(in_words(estimate))}, n = {count}; wanted: {wanted}"
-    finite = [None if math.isnan(number) else number for number in (value, low, high)]
-    return Claim(statement, verdict, measured, paper, *finite, remark=remark)
+    value, low, high = (None if math.isnan(number) else number for number in (value, low, high))
+    return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, source, added_late)
 
 
 def in_words(estimate: Estimate) -> str:

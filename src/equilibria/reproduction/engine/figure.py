@@ -1,78 +1,176 @@
-"""What a study is: nets to train, something to measure of each, a picture, and claims that can be checked."""
+"""What a figure is: nets to train, measurements of each, a drawing, and claims that can be checked."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.io.describe import fingerprint
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction.engine.claims import Claim
+from equilibria.reproduction.engine.compare import Fields, Row
 from equilibria.reproduction.engine.drawing import table
 from equilibria.reproduction.scales import Scale
 from equilibria.training import Recipe
 
-Row = dict[str, Any]  # plain data: what was measured, of which net
 
+@dataclass(frozen=True)
+class FigureNet:
+    """A net of a figure, with the facts by which figures choose and pair nets."""
 
-class Member(NamedTuple):
-    """A net of a study, and the group that it stands for."""
-
-    category: str
+    category: StrEnum
     recipe: Recipe
+    depth: int  # steps in training; of nets with random depths, the depth that these replace
+    weight_norm: bool = False
+    norm: str = "none"
+
+    @property
+    def id(self) -> str:
+        """The id of its recipe."""
+        return self.recipe.id
+
+    @property
+    def task(self) -> str:
+        """The name of its task's class."""
+        return type(self.recipe.task).__name__
+
+    @property
+    def label(self) -> str:
+        """The name to display."""
+        parts = [
+            in_plain_words(self.category),
+            f"depth {self.depth}",
+            "weight norm" if self.weight_norm else "",
+            f"{self.norm} norm" if self.norm != "none" else "no norm",
+            f"rate {self.recipe.optim.lr:g}",
+            f"seed {self.recipe.seed}" if self.recipe.seed else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def columns(self) -> Row:
+        """The columns that every row of this net has."""
+        return {
+            "net": self.id,
+            "label": self.label,
+            "task": self.task,
+            "category": self.category,
+            "depth": self.depth,
+            "rate": self.recipe.optim.lr,
+            "weight_norm": self.weight_norm,
+            "norm": self.norm,
+            "seed": self.recipe.seed,
+            "trained_at": self.recipe.depth.most,
+        }
+
+
+def in_plain_words(category: str) -> str:
+    """Return a category as it is displayed."""
+    return category.replace("_", " ")
+
+
+CONFIGURATION = ("depth", "weight_norm", "norm", "rate", "seed")  # columns that pair nets of different categories
 
 
 class Measure(ABC):
-    """A frozen dataclass of plain numbers and words: one measurement of one net, the same each time."""
+    """A frozen dataclass of plain numbers and words: one repeatable measurement of one net."""
 
     version: ClassVar[int] = 1  # raise it when the same settings give other rows
 
+    @property
     @abstractmethod
-    def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]: ...
+    def fields(self) -> Fields:
+        """What each column of a row is."""
+
+    @abstractmethod
+    def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
+        """Measure a net."""
 
     @property
     def settings(self) -> dict[str, Any]:
+        """The settings as plain data."""
         return {"measure": type(self).__name__, "version": self.version, **asdict(self)}  # type: ignore[call-overload]
 
     @property
     def id(self) -> str:
+        """A fingerprint of the settings."""
         return fingerprint(self.settings)
 
 
-class Step(NamedTuple):
-    """One measurement that a study needs."""
+class Planned(NamedTuple):
+    """One measurement that a figure needs."""
 
-    member: Member
+    net: FigureNet
     measure: Measure
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The ids of the net and of the measure."""
+        return self.net.id, self.measure.id
 
-class Study(ABC):
-    """A figure or a table. Training, measuring and drawing are separate: `draw` and `claims` only see rows.
+    def __str__(self) -> str:
+        return f"{type(self.measure).__name__} of {self.net.label} ({self.net.id})"
 
-    A row has the fields of its measure and `category`, `net` (the id of its recipe), `name`, `task`, `measure` and
-    `seconds` (of CPU time, for all rows of the measure) besides.
+
+class Part(StrEnum):
+    """A kind of place in the paper."""
+
+    FIGURE = "figure"
+    TABLE = "table"
+    APPENDIX = "appendix"
+
+
+class Place(NamedTuple):
+    """Where something is in the paper."""
+
+    part: Part
+    number: int | str  # or the letter of an appendix
+    detail: str = ""  # "left", "right"
+
+    @property
+    def name(self) -> str:
+        """The word that selects it on a command line: figure2, table1, appendix_a."""
+        return f"{self.part}{'_' if self.part is Part.APPENDIX else ''}{self.number}".lower()
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, [f"{self.part.capitalize()} {self.number}", self.detail]))
+
+
+class Figure(ABC):
+    """A figure or a table of the paper. `draw` and `claims` see rows only, so both can change without re-measuring.
+
+    A row has the columns of its measure and of its net (`FigureNet.columns`), and besides `measure` and `seconds`, the
+    CPU time of all rows of the measurement.
     """
 
-    name: ClassVar[str]
-    figure: ClassVar[str]  # where it is in the paper
+    name: ClassVar[str]  # of its folder in results/<scale>
+    places: ClassVar[tuple[Place, ...]]
     title: ClassVar[str]
-    setting: ClassVar[str]  # a sentence or two on what is done here
+    setting: ClassVar[str]  # a sentence or two on what is done
+
+    @property
+    def place(self) -> str:
+        """Where it is in the paper, to display."""
+        return ", and ".join(map(str, self.places))
 
     @abstractmethod
-    def plan(self, scale: Scale) -> list[Step]:
-        """Which nets are measured, and how."""
+    def plan(self, scale: Scale) -> list[Planned]:
+        """List the nets that are measured, and how."""
 
     @abstractmethod
-    def draw(self, rows: Sequence[Row]) -> Figure: ...
+    def draw(self, rows: Sequence[Row]) -> Canvas:
+        """Draw the figure."""
 
     @abstractmethod
-    def claims(self, rows: Sequence[Row]) -> list[Claim]: ...
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        """Judge the claims."""
 
     def points(self, rows: Sequence[Row]) -> "Points | None":
-        """The nets as points of a scatter plot, if this is one."""
+        """Return the nets as points if the figure is a scatter plot of nets."""
         del rows
         return None
 
@@ -84,13 +182,15 @@ class Cells(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-class TableStudy(Study):
-    """A study whose picture is a table."""
+class TableFigure(Figure):
+    """A figure that is a table."""
 
     @abstractmethod
-    def cells(self, rows: Sequence[Row]) -> Cells: ...
+    def cells(self, rows: Sequence[Row]) -> Cells:
+        """Fill the table."""
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
+        """Draw the table."""
         return table(*self.cells(rows), title=self.title)
 
 
@@ -102,34 +202,34 @@ class Points(NamedTuple):
     points: list[dict[str, Any]]  # each with net, x, y, label
 
 
-def everything(members: Sequence[Member], *measures: Measure) -> list[Step]:
-    """Every measurement of every net."""
-    return [Step(member, measure) for member in members for measure in measures]
+def every(nets: Sequence[FigureNet], *measures: Measure) -> list[Planned]:
+    """Plan every measurement of every net."""
+    return [Planned(net, measure) for net in nets for measure in measures]
 
 
-def pick(rows: Sequence[Row], **fields: Any) -> list[Row]:
-    """Those whose fields have these values; a tuple of values allows each of them."""
+def pick(rows: Sequence[Row], **columns: Any) -> list[Row]:
+    """Return the rows with these values; a tuple allows each of its values."""
 
     def fits(row: Row) -> bool:
         return all(
             row.get(name) in value if isinstance(value, tuple) else row.get(name) == value
-            for name, value in fields.items()
+            for name, value in columns.items()
         )
 
     return [row for row in rows if fits(row)]
 
 
 def values(rows: Sequence[Row], name: str) -> list[float]:
-    """One number of each row; what was not measured is NaN."""
+    """Return one column; what was not measured is NaN."""
     return numbers([row.get(name) for row in rows])
 
 
-def numbers(kept: Sequence[float | None]) -> list[float]:
-    """As rows keep them: what is no number is None there, and NaN here."""
-    return [math.nan if one is None else one for one in kept]
+def numbers(column: Sequence[float | None]) -> list[float]:
+    """Replace None, which stands for a missing number in JSON, by NaN."""
+    return [math.nan if one is None else one for one in column]
 
 
 def by(rows: Sequence[Row], name: str) -> Iterator[tuple[Any, list[Row]]]:
-    """The rows in groups, in the order in which each first appears."""
+    """Group rows by a column, in the order in which its values first appear."""
     for value in dict.fromkeys(row[name] for row in rows):
         yield value, pick(rows, **{name: value})

@@ -11,10 +11,10 @@ from pathlib import Path
 from equilibria.io.files import DamagedFile
 from equilibria.io.pages import render
 from equilibria.reproduction.departures import departures
-from equilibria.reproduction.engine.accounts import Cost, TrainedNet, cost, cost_by_task, nets_behind, provenance
+from equilibria.reproduction.engine.accounts import Cost, TrainedNet, cost, cost_by_task, provenance, trained_nets
 from equilibria.reproduction.engine.claims import LEVEL, STRONG, Claim, Verdict
-from equilibria.reproduction.engine.figure import Cells, Study, TableStudy
-from equilibria.reproduction.engine.store import Block, Store, labelled, write_if_new
+from equilibria.reproduction.engine.figure import Cells, Figure, TableFigure
+from equilibria.reproduction.engine.store import Block, Store, add_net_columns, write_if_new
 from equilibria.reproduction.scales import Scale
 
 PAPER_TITLE = "Path Independent Equilibrium Models Can Better Exploit Test-Time Computation"
@@ -29,7 +29,7 @@ MEANINGS = {
 class _Finished:
     """A figure and what the store has of it."""
 
-    study: Study
+    figure: Figure
     claims: list[Claim]
     blocks: list[Block]
     nets: list[TrainedNet]
@@ -43,17 +43,17 @@ class _Finished:
         return cost(self.nets, self.blocks)
 
 
-def write_report(folder: str | Path, scale: Scale, studies: Iterable[Study]) -> Path:
+def write_report(folder: str | Path, scale: Scale, figures: Iterable[Figure]) -> Path:
     """Write `folder`/<scale>/report.html from the store, without training or measuring anything."""
     store = Store(Path(folder) / scale.name)
     path = store.folder / "report.html"
-    write_if_new(path, render_report(store, scale, list(studies)).encode())
+    write_if_new(path, render_report(store, scale, list(figures)).encode())
     return path
 
 
-def render_report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
-    """Return the report on `studies` as HTML."""
-    found = {study.name: _read(store, study, scale) for study in studies}
+def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
+    """Return the report on `figures` as HTML."""
+    found = {figure.name: _read(store, figure, scale) for figure in figures}
     done = [one for one in found.values() if one]
     claims = [(one, claim) for one in done for claim in one.claims]
     nets = [net for one in done for net in one.nets]
@@ -64,7 +64,7 @@ def render_report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
         paper_title=PAPER_TITLE,
         scale=scale,
         done=done,
-        missing=[study for study in studies if not found[study.name]],
+        missing=[figure for figure in figures if not found[figure.name]],
         claims=[claim for _, claim in claims if claim.of_the_paper],
         own_claims=[claim for _, claim in claims if not claim.of_the_paper],
         compared=[(one, claim) for one, claim in claims if any(letter.isdigit() for letter in claim.paper)],
@@ -85,29 +85,30 @@ def render_report(store: Store, scale: Scale, studies: Sequence[Study]) -> str:
     )
 
 
-def _read(store: Store, study: Study, scale: Scale) -> _Finished | None:
+def _read(store: Store, figure: Figure, scale: Scale) -> _Finished | None:
     """None if the figure is not finished, or if its files are damaged."""
     try:
-        claims, blocks = store.claims(study), store.blocks(study)
+        claims, blocks = store.claims(figure), store.blocks(figure)
     except DamagedFile:
         return None
     if not claims:
         return None
-    nets = nets_behind(store, study, scale)
+    plan = figure.plan(scale)
+    nets = trained_nets(store, plan)
     trained = {net.id for net in nets}
-    plan = [step for step in study.plan(scale) if step.member.recipe.id in trained]
+    plan = [planned for planned in plan if planned.net.id in trained]
     stale = len({block.key for block in blocks} ^ store.keys(plan).keys())
     cells = image = None
-    if isinstance(study, TableStudy) and not stale:
-        cells = study.cells(labelled(plan, {(block.net, block.measure): block for block in blocks}))
+    if isinstance(figure, TableFigure) and not stale:
+        cells = figure.cells(add_net_columns(plan, blocks))
     else:
-        image = _image(store, study)
-    return _Finished(study, claims, blocks, nets, store.note(study), image, cells, stale)
+        image = _image(store, figure)
+    return _Finished(figure, claims, blocks, nets, store.note(figure), image, cells, stale)
 
 
-def _image(store: Store, study: Study) -> str | None:
+def _image(store: Store, figure: Figure) -> str | None:
     """The smaller of a figure's two files, as a data URI."""
-    paths = [(store.path(study, f"figure.{suffix}"), kind) for suffix, kind in (("svg", "svg+xml"), ("png", "png"))]
+    paths = [(store.path(figure, f"figure.{suffix}"), kind) for suffix, kind in (("svg", "svg+xml"), ("png", "png"))]
     contents = [(path.read_bytes(), kind) for path, kind in paths if path.is_file()]
     if not contents:
         return None

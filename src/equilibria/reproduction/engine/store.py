@@ -1,35 +1,36 @@
-"""Where a reproduction keeps what it has made: nets, rows, pictures and claims.
+"""The files of a reproduction: nets, rows, drawings and claims.
 
-results/<scale>/nets/<id>/             trained nets, one folder per recipe
-results/<scale>/<study>/rows.json      what was measured, with the net, the weights and the settings of every row
-results/<scale>/<study>/figure.svg     and figure.png
-results/<scale>/<study>/claims.json    what the paper says, and whether the rows bear it out
-results/<scale>/<study>/points.json    the nets as points, for studies that are scatter plots
-results/<scale>/<study>/note.txt       what people found out about it, by hand
-results/<scale>/environment.json       the machines and versions with which something was trained or measured
-results/<scale>/report.html            all of it on one page
+results/<scale>/nets/<id>/              trained nets, one folder per recipe
+results/<scale>/<figure>/rows.json      the measurements, with the net, the weights and the settings of each
+results/<scale>/<figure>/figure.svg     and figure.png
+results/<scale>/<figure>/claims.json    the claims, with their verdicts
+results/<scale>/<figure>/points.json    the nets as points, for scatter plots
+results/<scale>/<figure>/note.txt       remarks, written by hand
+results/<scale>/environment.json        the machines and versions that trained or measured something
+results/<scale>/report.html             all of it on one page
 """
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from equilibria.io.files import DamagedFile, write_atomically
-from equilibria.reproduction.engine.claims import Claim, Verdict
-from equilibria.reproduction.engine.figure import Row, Step, Study
-from equilibria.reproduction.measures.profile import training_depth
+from equilibria.reproduction.engine.claims import Claim, Source, Verdict
+from equilibria.reproduction.engine.compare import Row
+from equilibria.reproduction.engine.figure import Figure, Planned
 from equilibria.training import Recipe, Run, find_runs
 
+FORMAT = 2  # of rows.json, claims.json and points.json
 Key = tuple[str, str, str]  # the net, its weights, and the measure of a block
 
 
 @dataclass(frozen=True)
 class Block:
-    """What one measure gave for one net."""
+    """The rows that one measure gave for one net."""
 
     net: str  # the id of its recipe
     weights: str  # SHA-256 of the file
@@ -40,6 +41,7 @@ class Block:
 
     @property
     def key(self) -> Key:
+        """What identifies it."""
         return self.net, self.weights, self.measure
 
 
@@ -48,45 +50,49 @@ class Store:
     """The folder of one scale. Nets that are shipped beside it are found by the ids of their recipes."""
 
     folder: Path
+    _weights: dict[str, str] = field(default_factory=dict, compare=False, repr=False)  # of nets that are finished
 
     @cached_property
     def shipped(self) -> dict[str, Run]:
+        """The finished nets beside the folder, by id."""
         runs = [run for run in find_runs(self.folder.parent) if run.finished and self.folder not in run.folder.parents]
         return {run.summary["id"]: run for run in runs}
 
     @property
     def nets(self) -> Path:
+        """The folder of trained nets."""
         return self.folder / "nets"
 
     def run(self, recipe: Recipe) -> Run:
-        """Where this recipe is trained, or has been."""
+        """Return where this recipe is or will be trained."""
         own = Run(self.nets / recipe.id)
         return own if own.finished or recipe.id not in self.shipped else self.shipped[recipe.id]
 
-    def missing(self, steps: Iterable[Step]) -> list[Recipe]:
-        """The recipes that have not been trained yet, each once."""
-        recipes = {step.member.recipe.id: step.member.recipe for step in steps}
+    def missing(self, plan: Iterable[Planned]) -> list[Recipe]:
+        """Return the recipes that have not been trained yet, each once."""
+        recipes = {planned.net.id: planned.net.recipe for planned in plan}
         return [recipe for recipe in recipes.values() if not self.run(recipe).finished]
 
-    def key(self, step: Step) -> Key:
-        """What a block must have to be this step's."""
-        run = self.run(step.member.recipe)
-        return step.member.recipe.id, run.summary["weights"], step.measure.id
+    def keys(self, plan: Iterable[Planned]) -> dict[Key, Planned]:
+        """Return the different measurements of a plan of trained nets, each once."""
+        return {(planned.net.id, self._weights_of(planned.net.recipe), planned.measure.id): planned for planned in plan}
 
-    def keys(self, plan: Iterable[Step]) -> dict[Key, Step]:
-        """The different measurements of a plan, each once."""
-        return {self.key(step): step for step in plan}
+    def _weights_of(self, recipe: Recipe) -> str:
+        if recipe.id not in self._weights:
+            self._weights[recipe.id] = self.run(recipe).summary["weights"]
+        return self._weights[recipe.id]
 
-    def path(self, study: Study, name: str) -> Path:
-        return self.folder / study.name / name
+    def path(self, figure: Figure, name: str) -> Path:
+        """Return the path of a file of a figure."""
+        return self.folder / figure.name / name
 
-    def blocks(self, study: Study) -> list[Block]:
-        """All that was measured for a study, whatever it was measured from."""
-        path = self.path(study, "rows.json")
+    def blocks(self, figure: Figure) -> list[Block]:
+        """Return everything that was measured for a figure, current or not."""
+        path = self.path(figure, "rows.json")
         return _blocks(path) if path.is_file() else []
 
     def known(self) -> dict[Key, Block]:
-        """Everything that was measured at this scale, for any study; files that cannot be read are left out."""
+        """Return everything that was measured at this scale for any figure, except unreadable files."""
         found: dict[Key, Block] = {}
         for path in sorted(self.folder.glob("*/rows.json")):
             try:
@@ -95,32 +101,27 @@ class Store:
                 continue
         return found
 
-    def write_blocks(self, study: Study, blocks: Sequence[Block]) -> None:
-        self._write(study, "rows.json", {"study": study.name, "measured": [asdict(block) for block in blocks]})
-
-    def write_claims(self, study: Study, claims: Sequence[Claim]) -> None:
-        self._write(study, "claims.json", [asdict(claim) for claim in claims])
-
-    def claims(self, study: Study) -> list[Claim]:
-        """As they were written down; none if the study is not finished."""
-        path = self.path(study, "claims.json")
+    def claims(self, figure: Figure) -> list[Claim]:
+        """Return the recorded claims, or none if the figure is not finished."""
+        path = self.path(figure, "claims.json")
         if not path.is_file():
             return []
+        data = read_format(path)
         try:
-            found = [Claim(**claim) for claim in json.loads(path.read_text())]
-            return [replace(claim, verdict=Verdict(claim.verdict)) for claim in found]
-        except (ValueError, TypeError) as error:
-            raise DamagedFile(f"{path} cannot be read ({error}); remove it, and it is written again") from error
+            found = [Claim(**claim) for claim in data["claims"]]
+            return [replace(one, verdict=Verdict(one.verdict), source=Source(one.source)) for one in found]
+        except (KeyError, ValueError, TypeError) as error:
+            raise DamagedFile(f"{path} cannot be read ({error!r}); remove it, and it is written again") from error
 
-    def note(self, study: Study) -> list[str]:
-        """The paragraphs that somebody wrote about a study."""
-        path = self.path(study, "note.txt")
+    def note(self, figure: Figure) -> list[str]:
+        """Return the paragraphs of note.txt."""
+        path = self.path(figure, "note.txt")
         paragraphs = path.read_text().split("\n\n") if path.is_file() else []
         return [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
 
     @property
     def environments(self) -> list[dict[str, Any]]:
-        """Where nets were trained and measured, and with what."""
+        """The machines and versions that trained or measured something."""
         path = self.folder / "environment.json"
         try:
             return json.loads(path.read_text()) if path.is_file() else []
@@ -128,38 +129,69 @@ class Store:
             raise DamagedFile(f"{path} cannot be read ({error}); remove it, or restore it from a copy") from error
 
     def remember(self, environment: dict[str, Any]) -> None:
-        """That something was made in this environment."""
+        """Record an environment."""
         known = self.environments
         if environment not in known:
             write_if_new(self.folder / "environment.json", _json([*known, environment]))
 
     def tidy(self) -> None:
-        """Remove what processes left that were killed while they wrote."""
+        """Remove unfinished files of processes that were killed."""
         for path in self.folder.glob("*/.*.part"):
             if not _alive(path.name.rsplit(".", 2)[1]):
                 path.unlink(missing_ok=True)
 
-    def write_points(self, study: Study, rows: Sequence[Row]) -> None:
-        """With the folder of each net, so that other programs find it."""
-        found = study.points(rows)
-        if found is None:
-            return
-        points = [point | {"net": self._place(point["net"])} for point in found.points]
-        self._write(study, "points.json", {"title": study.title, "x": found.x, "y": found.y, "points": points})
+    def write_blocks(self, figure: Figure, blocks: Sequence[Block]) -> None:
+        """Write rows.json."""
+        self._write(figure, "rows.json", {"figure": figure.name, "measured": [asdict(block) for block in blocks]})
+
+    def write_claims(self, figure: Figure, claims: Sequence[Claim]) -> None:
+        """Write claims.json."""
+        self._write(figure, "claims.json", {"figure": figure.name, "claims": [asdict(claim) for claim in claims]})
+
+    def write_points(self, figure: Figure, rows: Sequence[Row]) -> None:
+        """Write points.json, with the folder of each net."""
+        found = figure.points(rows)
+        if found is not None:
+            points = [point | {"net": self._place(point["net"])} for point in found.points]
+            self._write(figure, "points.json", {"title": figure.title, "x": found.x, "y": found.y, "points": points})
 
     def _place(self, net: str) -> str:
         run = self.shipped.get(net)
         folder = run.folder if run and not (self.nets / net).is_dir() else self.nets / net
         return folder.relative_to(self.folder.parent).as_posix()
 
-    def _write(self, study: Study, name: str, data: Any) -> None:
-        write_if_new(self.path(study, name), _json(data))
+    def _write(self, figure: Figure, name: str, data: Mapping[str, Any]) -> None:
+        write_if_new(self.path(figure, name), _json({"format": FORMAT, **data}))
 
 
 def write_if_new(path: Path, content: bytes) -> None:
-    """Leave a file alone that has this content already."""
+    """Write a file unless it has this content already."""
     if not path.is_file() or path.read_bytes() != content:
         write_atomically(path, content)
+
+
+def add_net_columns(plan: Sequence[Planned], blocks: Iterable[Block]) -> list[Row]:
+    """Return the rows of a plan, each with the columns of its net."""
+    known = {(block.net, block.measure): block for block in blocks}
+    rows = []
+    for planned in plan:
+        block = known[planned.key]
+        about = planned.net.columns | {"measure": type(planned.measure).__name__, "seconds": block.seconds}
+        rows += [about | row for row in block.rows]
+    return rows
+
+
+def read_format(path: Path) -> dict[str, Any]:
+    """Read a file of the current format, or raise with the remedy."""
+    try:
+        data = json.loads(path.read_text())
+        found = data.get("format", 1) if isinstance(data, dict) else 1
+    except ValueError as error:
+        raise DamagedFile(f"{path} cannot be read ({error}); remove it, and it is made again") from error
+    if found != FORMAT:
+        remedy = "run `equilibria reproduce --migrate` once" if found == 1 else "update equilibria"
+        raise DamagedFile(f"{path} has format {found}, and this version reads format {FORMAT}; {remedy}")
+    return data
 
 
 def _json(data: Any) -> bytes:
@@ -167,9 +199,10 @@ def _json(data: Any) -> bytes:
 
 
 def _blocks(path: Path) -> list[Block]:
+    data = read_format(path)
     try:
-        return [Block(**block) for block in json.loads(path.read_text())["measured"]]
-    except (ValueError, KeyError, TypeError) as error:
+        return [Block(**block) for block in data["measured"]]
+    except (KeyError, TypeError) as error:
         raise DamagedFile(f"{path} cannot be read ({error!r}); remove it, and it is measured again") from error
 
 
@@ -181,20 +214,3 @@ def _alive(process: str) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def labelled(steps: Sequence[Step], blocks: dict[tuple[str, str], Block]) -> list[Row]:
-    """The rows of a study, each with the name and the group of its net; `blocks` by net and measure."""
-    rows = []
-    for member, measure in steps:
-        about = {
-            "category": member.category,
-            "name": member.recipe.name,
-            "net": member.recipe.id,
-            "task": type(member.recipe.task).__name__,
-            "trained_at": training_depth(member.recipe),
-            "measure": type(measure).__name__,
-        }
-        block = blocks[member.recipe.id, measure.id]
-        rows += [about | {"seconds": block.seconds} | row for row in block.rows]
-    return rows

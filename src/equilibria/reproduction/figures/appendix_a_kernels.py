@@ -1,12 +1,13 @@
-"""Appendix A: Figure 4 again, with other ways to say how close two states are."""
+"""Appendix A: Figure 4 with other measures of the similarity of two states."""
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.reproduction.engine.claims import STRONG, Claim
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure
-from equilibria.reproduction.engine.figure import Points, Row, Step, Study
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points
 from equilibria.reproduction.figures._prefix_sums import (
     accuracy_rises,
     as_points,
@@ -26,19 +27,21 @@ KERNELS = {
 SHOWN = {**KERNELS, "alignment": "cosine: the AA score"}  # in the paper's places
 
 
-class Kernels(Study):
+class Kernels(Figure):
+    """Accuracy against agreement by three kernels."""
+
     name = "kernels"
-    figure = "Appendix A, alternatives to cosine similarity"
+    places = (Place(Part.APPENDIX, "A", "alternatives to cosine similarity"),)
     title = "Path independence goes with generalisation whichever kernel measures it"
     setting = (
-        "The prefix-sum nets and the budget of Figure 4; how close the states from two starts are is measured by three "
-        "kernels of the distance at unit length, with eps 5000, and by the cosine."
+        "The prefix-sum nets and the budget of Figure 4. The similarity of the states from two starts is measured by "
+        "three kernels of the distance at unit length, with eps 5000, and by the cosine."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         return at_large_budget(scale, *WAYS)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, axes = figure(2, 2, width=4.4, height=3.3)
         nets = self._nets(rows)
         for axis, (name, label) in zip(axes.flat, SHOWN.items(), strict=True):
@@ -53,6 +56,7 @@ class Kernels(Study):
         nets = self._nets(rows)
         return [
             accuracy_rises(
+                f"accuracy_rises_{name}",
                 f"with the {label} too, accuracy rises strongly with path independence",
                 nets,
                 above=STRONG,

@@ -1,18 +1,18 @@
-"""Appendix A: three ways to say how path independent a net is, compared."""
+"""Appendix A: three measures of path independence, compared."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import OURS, Claim, judge, mean, rank_correlation
-from equilibria.reproduction.engine.figure import Cells, Row, Step, TableStudy, everything, pick, values
+from equilibria.reproduction.engine.claims import Claim, Source, judge, mean, rank_correlation
+from equilibria.reproduction.engine.compare import Row
+from equilibria.reproduction.engine.figure import Cells, Part, Place, Planned, TableFigure, every, pick, values
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
 from equilibria.reproduction.measures.path_metrics import AdversarialStarts, JacobianNorm, SwappedStarts
-from equilibria.reproduction.nets import string_members
+from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
 
-CATEGORY = "unroll"
 LABELS = {
     "jacobian": "norm of the Jacobian",
     "attacked": "adversarial starts",
@@ -32,18 +32,20 @@ CHEAP = 10.0  # times as cheap as the attack
 UNCHANGED = 0.05  # of the number
 
 
-class Metrics(TableStudy):
+class MetricComparison(TableFigure):
+    """AA, attacked AA and the norm of the Jacobian."""
+
     name = "metrics"
-    figure = "Appendix A, table"
+    places = (Place(Part.APPENDIX, "A", "table"),)
     title = "AA is cheap and has no units"
     setting = (
         "The unrolled prefix-sum nets on a few strings of 32 bits after 64 fixed point iterations: the AA score, the "
-        "same under attack by L-BFGS, and the norm of d FIX / d z0 by Hutchinson's estimate with 8 probes; and what "
-        "becomes of each when the states of a net are twice as long while its answers stay the same. Of the Jacobians "
-        "of a net the median counts. A backward evaluation of the cell counts as two forward ones."
+        "same under attack by L-BFGS, and the norm of d FIX / d z0 by Hutchinson's estimate with 8 probes; and how "
+        "each changes when the states of a net are twice as long while its answers stay the same. The median over "
+        "strings counts for Jacobians. A backward evaluation of the cell counts as two forward ones."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         trial = scale.trial
         basic = (TRAINED_ON, min(EXAMPLES, trial.strings), min(STEPS, trial.steps))
         measures = [
@@ -54,9 +56,9 @@ class Metrics(TableStudy):
                 (AdversarialStarts, {"updates": trial.updates, "guesses": GUESSES}),
             )
             for size in (1.0, TWICE)
-            if kind is not AdversarialStarts or size == 1.0  # a cosine like AA, and dear
+            if kind is not AdversarialStarts or size == 1.0  # a cosine like AA, and expensive
         ]
-        return everything(string_members(scale, CATEGORY), *measures)
+        return every(string_nets(scale, Category.UNROLL), *measures)
 
     def cells(self, rows: Sequence[Row]) -> Cells:
         header = (
@@ -88,10 +90,13 @@ class Metrics(TableStudy):
         return Cells(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        dearer = [dear / cheap for dear, cheap in zip(_cost(rows, "attacked"), _cost(rows, "alignment"), strict=True)]
-        local = [dear / cheap for dear, cheap in zip(_cost(rows, "jacobian"), _cost(rows, "alignment"), strict=True)]
+        attack, local = (
+            [cost / cheap for cost, cheap in zip(_cost(rows, metric), _cost(rows, "alignment"), strict=True)]
+            for metric in ("attacked", "jacobian")
+        )
         return [
             judge(
+                "aa_agrees_with_attacked_aa",
                 "AA agrees with the attacked AA on which nets are more path independent",
                 _agreement(rows, "attacked"),
                 above=0.0,
@@ -99,22 +104,25 @@ class Metrics(TableStudy):
                 paper="consistent",
             ),
             judge(
+                "aa_agrees_with_jacobian",
                 "nets of higher AA have smaller Jacobians",
                 _agreement(rows, "jacobian"),
                 below=0.0,
                 what="rank correlation {} over nets",
-                remark=f"{OURS}.",
+                source=Source.OURS,
             ),
             judge(
+                "aa_is_cheaper_than_attack",
                 f"AA is at least {CHEAP:g} times as cheap as an attack",
-                mean(dearer),
+                mean(attack),
                 above=CHEAP,
                 what="an attack takes {} times the cell evaluations of AA, in the mean over nets",
                 paper="efficient: high against low",
-                remark=f"From {min(dearer):.2g} to {max(dearer):.2g} times: an attack on a path-independent net finds "
-                "nothing to follow and stops at once.",
+                remark=f"From {min(attack):.2g} to {max(attack):.2g} times: an attack on a path-independent net finds "
+                "no gradient and stops at once.",
             ),
             judge(
+                "aa_is_cheaper_than_jacobian",
                 "AA is cheaper than the norm of the Jacobian",
                 mean(local),
                 above=1.0,
@@ -124,14 +132,16 @@ class Metrics(TableStudy):
                 "whole Jacobian takes a pass for each number of a state.",
             ),
             judge(
+                "aa_is_dimensionless",
                 "AA is dimensionless: it stays the same when states are twice as long",
                 mean([abs(ratio - 1) for ratio in _resized(rows, "alignment")]),
                 below=UNCHANGED,
                 what="it changes by {} of itself",
                 paper="high",
-                remark="This follows from the definition; measured to make sure of the code.",
+                remark="This follows from the definition; measured to test the code.",
             ),
             judge(
+                "jacobian_is_not_dimensionless",
                 "the norm of the Jacobian is not dimensionless: it changes when states are twice as long",
                 mean([abs(ratio - 1) for ratio in _resized(rows, "jacobian")]),
                 above=UNCHANGED,
@@ -144,8 +154,12 @@ class Metrics(TableStudy):
 
 
 def _of(rows: Sequence[Row], metric: str, size: float = 1.0) -> list[Row]:
-    """The rows of a metric, in the order of the nets' names."""
-    return sorted(pick(rows, metric=metric, size=size), key=lambda row: row["name"])
+    """The rows of a metric, in the same order of nets for every metric."""
+
+    def order(row: Row) -> tuple:
+        return -row["depth"], row["weight_norm"], row["rate"]
+
+    return sorted(pick(rows, metric=metric, size=size), key=order)
 
 
 def _agreement(rows: Sequence[Row], metric: str) -> Estimate:
@@ -165,5 +179,5 @@ def _resized(rows: Sequence[Row], metric: str) -> list[float]:
 
 def _short(estimate: Estimate) -> str:
     if np.isnan(estimate.low):
-        return "cannot tell"
+        return "inconclusive"
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"

@@ -1,12 +1,13 @@
-"""Appendix D: Figure 4 at each length, with the budget of the training and with a large one."""
+"""Appendix D: Figure 4 at each length, with the training's budget and with a large one."""
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.reproduction.engine.claims import Claim, correlation_gain, difference, judge, mean
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption
-from equilibria.reproduction.engine.figure import Points, Row, Step, Study, pick
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, pick
 from equilibria.reproduction.figures._prefix_sums import (
     LENGTHS,
     LONGER,
@@ -26,19 +27,21 @@ INDEPENDENT = 0.9  # AA with the large budget, from which a net counts as path i
 LOSS = 0.01  # of the bits: less is no loss
 
 
-class ByDifficulty(Study):
+class ByDifficulty(Figure):
+    """Accuracy against AA at each length."""
+
     name = "by_difficulty"
-    figure = "Appendix D"
+    places = (Place(Part.APPENDIX, "D"),)
     title = "The correlation at each length, with the training's budget and with a large one"
     setting = (
         "The prefix-sum nets of Figure 4 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         return at_both_budgets(scale, *WAYS)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn = grid_of_nets(rows, LABELS)
         caption(drawn, "Paper: the correlation is more apparent with a very large budget, and persists at all lengths.")
         return drawn
@@ -47,6 +50,7 @@ class ByDifficulty(Study):
         large = [pick(rows, difficulty=length, budget="large") for length in LENGTHS]
         found = [
             accuracy_rises(
+                f"accuracy_rises_{length}",
                 f"with the large budget accuracy rises with path independence at {length} bits",
                 nets,
                 above=0.0,
@@ -59,6 +63,7 @@ class ByDifficulty(Study):
         )
         found.append(
             judge(
+                "correlation_is_clearer_at_large_budget",
                 "the correlation is clearer with the large budget than with that of the training",
                 correlation_gain(aligned, right, aligned_then, right_then),
                 above=0.0,
@@ -68,6 +73,7 @@ class ByDifficulty(Study):
         )
         found.append(
             judge(
+                "poor_at_training_budget",
                 "with the budget of the training all nets do very poorly on strings longer than those of the training",
                 mean(both_budgets(rows, "score", difficulty=LONGER)[1]),
                 below=POOR,
@@ -78,6 +84,7 @@ class ByDifficulty(Study):
         kept = [i for i, score in enumerate(aligned) if score >= INDEPENDENT]
         found.append(
             judge(
+                "independent_nets_lose_nothing",
                 f"nets that are path independent (AA of at least {INDEPENDENT}) lose nothing with the large budget",
                 difference([right[i] for i in kept], [right_then[i] for i in kept]),
                 above=-LOSS,

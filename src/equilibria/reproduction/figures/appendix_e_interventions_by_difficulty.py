@@ -1,13 +1,14 @@
-"""Appendix E: Figure 3 at each length, with the budget of the training and with a large one."""
+"""Appendix E: Figure 3 at each length, with the training's budget and with a large one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
-from equilibria.reproduction.engine.claims import LATE, NOT_OF_THE_PAPER, Claim, difference, judge, mean
+from equilibria.reproduction.engine.claims import Claim, Source, difference, judge, mean
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption
-from equilibria.reproduction.engine.figure import Member, Points, Row, Step, Study, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, every, pick, values
 from equilibria.reproduction.figures._prefix_sums import (
     LONGER,
     TRAINED_ON,
@@ -21,19 +22,20 @@ from equilibria.reproduction.figures._prefix_sums import (
     large,
 )
 from equilibria.reproduction.figures.figure3_interventions import LABELS
-from equilibria.reproduction.nets import LOCAL, string_nets
+from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
 
-PLAIN = f"{LOCAL}, plain steps"
-SHOWN = LABELS | {LOCAL: "mixed, norm by position", PLAIN: "the same, plain steps"}
+SHOWN = LABELS | {Category.LOCAL: "mixed, norm by position", Category.LOCAL_PLAIN: "the same, plain steps"}
 PERFECT, NEARLY = 0.99, 0.95  # of the bits
 NOT_HIGH = 0.5  # AA: what Appendix F calls low
 FURTHER = LONGER[0]
 
 
-class InterventionsByDifficulty(Study):
+class InterventionsByDifficulty(Figure):
+    """Accuracy against AA under interventions, at each length."""
+
     name = "interventions_by_difficulty"
-    figure = "Appendix E"
+    places = (Place(Part.APPENDIX, "E"),)
     title = "Shallow nets from mixed starts become right with more steps"
     setting = (
         "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
@@ -41,23 +43,22 @@ class InterventionsByDifficulty(Study):
         "same with a norm at each position and longer trainings, which also take 512 plain steps."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
-        plainly = [
-            Step(Member(PLAIN, recipe), measure)
-            for recipe in string_nets(scale, LOCAL)
-            for measure in (replace(large(scale), solver="own"), as_trained(scale))
-        ]
-        return [*at_both_budgets(scale, *LABELS), *at_large_budget(scale, LOCAL), *plainly]
+    def plan(self, scale: Scale) -> list[Planned]:
+        local = string_nets(scale, Category.LOCAL_PLAIN)
+        plain = every(local, replace(large(scale), solver="own"), as_trained(scale))
+        return [*at_both_budgets(scale, *LABELS), *at_large_budget(scale, Category.LOCAL), *plain]
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn = grid_of_nets(rows, SHOWN)
         caption(drawn, "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        nets = _shallow(rows, "mixed")
+        mixed = pick(rows, category=Category.MIXED)
+        nets = pick(mixed, depth=min(row["depth"] for row in mixed))
         gains = [
             judge(
+                f"shallow_{name}_grows",
                 f"shallow nets from mixed starts: {what} grows with the budget at {TRAINED_ON} bits",
                 difference(large, small),
                 above=0.0,
@@ -69,25 +70,35 @@ class InterventionsByDifficulty(Study):
             for large, small in [both_budgets(nets, name, difficulty=TRAINED_ON)]
         ]
         before = judge(
+            "shallow_alignment_not_high_before",
             f"with the budget of the training their AA scores are far from high at {TRAINED_ON} bits",
             mean(both_budgets(nets, "alignment", difficulty=TRAINED_ON)[1]),
             below=NOT_HIGH,
             what="AA is {} in the mean over nets",
             paper="far from high",
-            remark=LATE,
+            added_late=True,
         )
-        plain, other = (_ends(pick(rows, category=one), TRAINED_ON) for one in (PLAIN, LOCAL))
+        plain, other = (
+            _right_bits(pick(rows, category=one), TRAINED_ON) for one in (Category.LOCAL_PLAIN, Category.LOCAL)
+        )
         return [
             *gains,
             before,
-            *_perfect(nets, "with the large budget they are"),
-            *_perfect(pick(rows, category=PLAIN), "with a norm by position and plain steps they are", NOT_OF_THE_PAPER),
+            *_perfect(nets, "shallow", "with the large budget they are"),
+            *_perfect(
+                pick(rows, category=Category.LOCAL_PLAIN),
+                "local_norm",
+                "with a norm by position and plain steps they are",
+                source=Source.OURS,
+            ),
             judge(
-                f"with a norm by position, plain steps end better than Anderson's method at {TRAINED_ON} bits",
+                "plain_steps_better_than_anderson",
+                f"with a norm by position, plain steps are better than Anderson's method at {TRAINED_ON} bits",
                 difference(plain, other),
                 above=0.0,
                 what="{} more of the bits are right, in the mean over nets",
-                remark=NOT_OF_THE_PAPER,
+                source=Source.OURS,
+                added_late=True,
             ),
         ]
 
@@ -100,28 +111,23 @@ def _range(numbers: Sequence[float]) -> str:
     return f"{min(numbers):.2f} .. {max(numbers):.2f}"
 
 
-def _ends(nets: Sequence[Row], length: int) -> list[float]:
-    """The share of right bits of each net in the end."""
+def _right_bits(nets: Sequence[Row], length: int) -> list[float]:
+    """The share of right bits of each net with the large budget."""
     return values(averaged(pick(nets, budget="large", difficulty=length), "partial_score"), "partial_score")
 
 
-def _perfect(nets: Sequence[Row], statement: str, remark: str = "") -> list[Claim]:
-    """Whether more steps make them right."""
+def _perfect(nets: Sequence[Row], group: str, statement: str, source: Source = Source.PAPER) -> list[Claim]:
+    """Whether more steps make nets accurate."""
     return [
         judge(
+            f"{group}_nets_accurate_at_{length}",
             f"{statement} {word} at {length} bits",
-            mean(_ends(nets, length)),
+            mean(_right_bits(nets, length)),
             above=bound,
             what="{} of the bits are right, in the mean over nets",
-            paper="" if remark else word,
-            remark=remark,
+            paper=word if source is Source.PAPER else "",
+            source=source,
+            added_late=source is Source.OURS,
         )
         for length, word, bound in ((TRAINED_ON, "perfect", PERFECT), (FURTHER, "near-perfect", NEARLY))
     ]
-
-
-def _shallow(rows: Sequence[Row], category: str) -> list[Row]:
-    """The rows of the nets of a category that take the fewest steps in training."""
-    own = pick(rows, category=category)
-    depths = {row["net"]: row["steps"] for row in pick(own, budget="training")}
-    return [row for row in own if depths.get(row["net"]) == min(depths.values())]

@@ -1,31 +1,35 @@
-"""Appendix F: a solve need not converge to be path independent, and right."""
+"""Appendix F: a solve can be path independent and right without converging."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Row, Step, Study, by
-from equilibria.reproduction.figures._prefix_sums import Instance, at_large_budget, instances, of_the_deepest
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by
+from equilibria.reproduction.figures._prefix_sums import SolvedString, at_large_budget, of_the_deepest, solved_strings
+from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
-HIGH, LOW = 0.9, 0.5  # AA scores from which, and up to which, they are called so
+HIGH, LOW = 0.9, 0.5  # AA scores that count as high from the first on, and as low up to the second
 ALMOST_ALWAYS = 0.9  # of the examples
 MOSTLY = 0.8
 MANY = 0.1
 SELDOM = 0.2
 
-Test = Callable[[Instance], bool]
+Test = Callable[[SolvedString], bool]
 
 
-class ConvergenceVsPathIndependence(Study):
+class ConvergenceVsPathIndependence(Figure):
+    """The last step of single strings against their AA scores."""
+
     name = "convergence_vs_pi"
-    figure = "Appendix F"
+    places = (Place(Part.APPENDIX, "F"),)
     title = "Convergence is not needed for path independence"
     setting = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after at most 512 Anderson "
@@ -33,12 +37,12 @@ class ConvergenceVsPathIndependence(Study):
         "A string has converged when its relative residual is below 1e-4."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
-        return at_large_budget(scale, "mixed")
+    def plan(self, scale: Scale) -> list[Planned]:
+        return at_large_budget(scale, Category.MIXED)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, ((axis,),) = figure(width=6.4, height=4.6)
-        found = instances(rows)
+        found = solved_strings(rows)
         top = 2 * max((one.last_step for one in found if math.isfinite(one.last_step)), default=1.0)
         for name, right, colour, marker in (("right", True, RIGHT, "o"), ("wrong", False, WRONG, "x")):
             of = [one for one in found if one.right == right]
@@ -59,15 +63,16 @@ class ConvergenceVsPathIndependence(Study):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        def shares(statement: str, among: Test, are: Test, **words: Any) -> Claim:
+        def shares(claim_id: str, statement: str, among: Test, are: Test, **words: Any) -> Claim:
             def share(rows: Sequence[Row]) -> Estimate:
-                nets = [[one for one in instances(net) if among(one)] for _, net in by(rows, "net")]
+                nets = [[one for one in solved_strings(net) if among(one)] for _, net in by(rows, "net")]
                 return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
 
-            return judge(statement, share(rows), remark=of_the_deepest(rows, share), **words)
+            return judge(claim_id, statement, share(rows), remark=of_the_deepest(rows, share), **words)
 
         return [
             shares(
+                "converged_have_high_aa",
                 "strings that converge almost always have a high AA score",
                 _converged,
                 _high,
@@ -76,6 +81,7 @@ class ConvergenceVsPathIndependence(Study):
                 paper="almost always",
             ),
             shares(
+                "converged_are_right",
                 "strings that converge are mostly right",
                 _converged,
                 _right,
@@ -84,22 +90,25 @@ class ConvergenceVsPathIndependence(Study):
                 paper="good per-instance accuracy",
             ),
             shares(
-                "many strings do not converge and have a high AA score all the same",
-                _unsettled,
+                "unconverged_may_have_high_aa",
+                "many strings do not converge and still have a high AA score",
+                _unconverged,
                 _high,
                 above=MANY,
                 what=f"{{}} of those that did not converge have an AA score of at least {HIGH}, over nets",
                 paper="many samples",
             ),
             shares(
+                "unconverged_with_high_aa_are_right",
                 "convergence is not needed: strings with a high AA score that did not converge are mostly right",
-                lambda one: _unsettled(one) and _high(one),
+                lambda one: _unconverged(one) and _high(one),
                 _right,
                 above=MOSTLY,
                 what="{} of these are right, over nets",
                 paper="accuracy remains high",
             ),
             shares(
+                "low_aa_is_wrong",
                 "strings with a low AA score are seldom right",
                 lambda one: one.alignment < LOW,
                 _right,
@@ -108,6 +117,7 @@ class ConvergenceVsPathIndependence(Study):
                 paper="low per-instance accuracies",
             ),
             shares(
+                "low_aa_diverges",
                 "strings with a low AA score almost always diverge",
                 lambda one: one.alignment < LOW,
                 lambda one: one.status == Status.DIVERGED,
@@ -118,17 +128,17 @@ class ConvergenceVsPathIndependence(Study):
         ]
 
 
-def _converged(one: Instance) -> bool:
+def _converged(one: SolvedString) -> bool:
     return one.status == Status.CONVERGED
 
 
-def _unsettled(one: Instance) -> bool:
+def _unconverged(one: SolvedString) -> bool:
     return not _converged(one)
 
 
-def _high(one: Instance) -> bool:
+def _high(one: SolvedString) -> bool:
     return one.alignment >= HIGH
 
 
-def _right(one: Instance) -> bool:
+def _right(one: SolvedString) -> bool:
     return one.right

@@ -4,35 +4,40 @@ from collections.abc import Sequence
 from statistics import median
 
 from equilibria.reproduction.engine.claims import Claim, judge, share
-from equilibria.reproduction.engine.figure import Row, Step, pick, values
+from equilibria.reproduction.engine.compare import Row
+from equilibria.reproduction.engine.figure import FigureNet, Part, Place, Planned, every, pick, values
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.figures._prefix_sums import averaged
 from equilibria.reproduction.measures.profile import Profile
-from equilibria.reproduction.nets import dense_nets
+from equilibria.reproduction.nets import digit_nets
 from equilibria.reproduction.scales import Scale
 
-PUBLISHED = 1, 5  # per cent: where the paper's errors lie
+PUBLISHED = 1, 5  # per cent: the range of the paper's errors
 
 
 class BlurryDigits(ErrorByAlignment):
+    """Blurry MNIST."""
+
     name = "blurry_mnist"
-    figure = "Appendix H"
+    places = (Place(Part.APPENDIX, "H"),)
     title = "Blurry MNIST: path independence and error on digits that are more blurred"
     setting = (
         "Fully connected nets trained on MNIST digits blurred with sigma 2 to 3.5, tested up to 5.5; error in per cent."
     )
-    task = "digits"
     difficulties = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5)
     harder = (4.0, 4.5, 5.0, 5.5)
     error = "error (%)"
 
+    def nets(self, scale: Scale) -> list[FigureNet]:
+        return digit_nets(scale)
+
     def error_of(self, score: float) -> float:
         return 100 * (1 - score)
 
-    def plan(self, scale: Scale) -> list[Step]:
-        """Also how well each net has learned: digits as blurred as in training, with the steps of the training."""
+    def plan(self, scale: Scale) -> list[Planned]:
+        """Also measure how well each net has learned: digits as in training, with the steps of the training."""
         learned = Profile(self.easy, scale.trial.vectors, scale.trial.restarts, aligned=0)
-        return super().plan(scale) + [Step(member, learned) for member in dense_nets(scale, self.task)]
+        return super().plan(scale) + every(self.nets(scale), learned)
 
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
         learned = values(self.with_errors(averaged(pick(rows, budget="training"), "score")), "error")
@@ -41,6 +46,7 @@ class BlurryDigits(ErrorByAlignment):
         low, high = PUBLISHED
         return [
             judge(
+                "digits_are_learned",
                 f"most nets err on {low} to {high} % of the digits that are as blurred as in training",
                 share(sum(low <= error <= high for error in learned), len(learned)),
                 above=0.5,

@@ -1,57 +1,55 @@
-"""Figure 1: where solves go from several starts, with and without input injection."""
+"""Figure 1: the paths of solves from several starts, with and without input injection."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
-from equilibria.reproduction.engine.claims import OURS, Claim, in_words, judge, mean
+from equilibria.reproduction.engine.claims import Claim, Source, in_words, judge, mean
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure
-from equilibria.reproduction.engine.figure import Member, Row, Step, Study, by, everything, numbers, pick
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, every, numbers, pick
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
-from equilibria.reproduction.measures.state_paths import Paths
-from equilibria.reproduction.nets import free_string_net, string_nets
+from equilibria.reproduction.measures.state_paths import StatePaths
+from equilibria.reproduction.nets import Category, deepest, free_string_net
 from equilibria.reproduction.scales import Scale
-from equilibria.training import Recipe
-from equilibria.training.depths import Fixed
 
-INDEPENDENT = {"injected": "input injection", "mixed": "input injection, mixed starts"}
-DEPENDENT = {"free": "no input injection"}
-MET = 0.1  # the distance between limits, relative to the state: closer is met
-APART = 0.5  # and farther is apart
+LABELS = {
+    Category.UNROLL: "input injection",
+    Category.MIXED: "input injection, mixed starts",
+    Category.NO_INJECTION: "no input injection",
+}
+MET = 0.1  # the distance between limits, relative to the state: closer limits are one
+APART = 0.5  # limits that are farther from each other are different
 
 
-class Trajectories(Study):
+class TrajectoryFigure(Figure):
+    """Paths that meet, and paths that do not."""
+
     name = "trajectories"
-    figure = "Figure 1"
+    places = (Place(Part.FIGURE, 1),)
     title = "Paths of a path independent net meet, and others do not"
     setting = (
-        "Prefix sums of 32 bits, nets of the largest depth without weight norm at the highest rate: five states that "
-        "are reached on five strings are the starts of 128 fixed point iterations on another, drawn in two random "
-        "directions; how far apart the limits of the five are is measured on 30 strings, each with five others of its "
-        "own. A limit may be a cycle: the nearest states of two cycles count, wherever on them the paths are."
+        "Prefix sums of 32 bits, nets of the largest depth without weight norm at the highest rate. Five states that "
+        "were reached on five strings are the starts of 128 fixed point iterations on another string, drawn in two "
+        "random directions. The distance between the five limits is measured on 30 strings, each with five others of "
+        "its own. A limit may be a cycle: the nearest states of two cycles count, in whatever phase the paths are."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
-        nets = {
-            "injected": _deepest(scale, "unroll"),
-            "mixed": _deepest(scale, "mixed"),
-            "free": free_string_net(scale),
-        }
-        members = [Member(category, recipe) for category, recipe in nets.items()]
-        return everything(members, Paths(TRAINED_ON))
+    def plan(self, scale: Scale) -> list[Planned]:
+        nets = [deepest(scale, Category.UNROLL), deepest(scale, Category.MIXED), free_string_net(scale)]
+        return every(nets, StatePaths(TRAINED_ON))
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
-        labels = INDEPENDENT | DEPENDENT
-        drawn, (axes,) = figure(len(labels), width=3.5, height=3.4)
+    def draw(self, rows: Sequence[Row]) -> Canvas:
+        drawn, (axes,) = figure(len(LABELS), width=3.5, height=3.4)
         for axis, (category, (row,)) in zip(axes, by(rows, "category"), strict=True):
             for i, path in enumerate(row["paths"]):
                 x, y = np.array(path, dtype=float).T
                 axis.plot(x, y, color=COLOURS[i], lw=0.9, alpha=0.8)
                 axis.plot(x[0], y[0], MARKERS[i], color=COLOURS[i], ms=5, mfc="white")
                 axis.plot(x[-1], y[-1], MARKERS[i], color=COLOURS[i], ms=6)
-            ends = np.nanmean(numbers(row["apart_in_the_limit"]))
-            axis.set_title(f"{labels[category]}\nlimits {ends:.2g} of a state apart", fontsize=9)
+            distance = np.nanmean(numbers(row["apart_in_the_limit"]))
+            axis.set_title(f"{LABELS[category]}\nlimits {distance:.2g} of a state apart", fontsize=9)
             axis.set_xticks([])
             axis.set_yticks([])
         axes[0].set_ylabel("two random directions")
@@ -59,29 +57,22 @@ class Trajectories(Study):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        return [
-            *(self._claim(rows, category, met=True) for category in INDEPENDENT),
-            *(self._claim(rows, category, met=False) for category in DEPENDENT),
-        ]
-
-    def _claim(self, rows: Sequence[Row], category: str, *, met: bool) -> Claim:
-        (row,) = pick(rows, category=category)
-        at_once, right = mean(numbers(row["apart_at_last"])), row["partial_score"]
-        label, of_the_paper = (INDEPENDENT | DEPENDENT)[category], category != "mixed"
-        said = "the same state" if met else "depend on the start"
-        return judge(
-            f"paths {'meet' if met else 'stay apart'}, {label}",
-            mean(numbers(row["apart_in_the_limit"])),
-            above=None if met else APART,
-            below=MET if met else None,
-            what="the distance between limits, relative to the state, is {} over strings",
-            paper=said if of_the_paper else "",
-            remark=f"{'' if of_the_paper else f'{OURS}. '}At the same moment: {in_words(at_once)}. The net has "
-            f"{right:.0%} of the bits right.",
-        )
+        return [_claim(rows, category) for category in LABELS]
 
 
-def _deepest(scale: Scale, category: str) -> Recipe:
-    """Of the deepest nets of a category the first: without weight norm, at the highest rate."""
-    depth = max(scale.string_factors.depths)
-    return next(net for net in string_nets(scale, category) if net.depth == Fixed(depth))
+def _claim(rows: Sequence[Row], category: Category) -> Claim:
+    """Whether the paths of a net meet, or stay apart if its input is not injected."""
+    (row,) = pick(rows, category=category)
+    met, of_the_paper = category is not Category.NO_INJECTION, category is not Category.MIXED
+    at_last = in_words(mean(numbers(row["apart_at_last"])))
+    return judge(
+        f"paths_{'meet' if met else 'stay_apart'}_{category}",
+        f"paths {'meet' if met else 'stay apart'}, {LABELS[category]}",
+        mean(numbers(row["apart_in_the_limit"])),
+        above=None if met else APART,
+        below=MET if met else None,
+        what="the distance between limits, relative to the state, is {} over strings",
+        paper=("the same state" if met else "depend on the start") if of_the_paper else "",
+        source=Source.PAPER if of_the_paper else Source.OURS,
+        remark=f"After the same number of steps: {at_last}. The net has {row['partial_score']:.0%} of the bits right.",
+    )

@@ -1,4 +1,4 @@
-"""Figure 2, right: path independent nets get better with more iterations."""
+"""Figure 2, right: path-independent nets get better with more iterations."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,19 +7,20 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FormatStrFormatter
 
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import OURS, Claim, difference, in_words, judge, mean, rank_correlation
+from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, rank_correlation
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure
-from equilibria.reproduction.engine.figure import Points, Row, Step, Study, by, everything, pick
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, by, every, pick
 from equilibria.reproduction.figures._prefix_sums import at_large_budget, averaged
-from equilibria.reproduction.measures.accuracy_curve import Curve
-from equilibria.reproduction.nets import string_members
+from equilibria.reproduction.measures.accuracy_curve import AccuracyCurve
+from equilibria.reproduction.measures.profile import Profile
+from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
 
-CATEGORY = "unroll"
 LENGTHS = (16, 32, 64, 128)
 EXAMPLES = 128  # of each length, at most
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
@@ -28,9 +29,11 @@ SHADES = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # the r
 LOSS = 0.01  # of the bits: less is no fall
 
 
-class Net(NamedTuple):
+class NetCurve(NamedTuple):
+    """A net with its accuracy after each number of steps."""
+
     net: str
-    name: str
+    label: str
     alignment: float
     trained_at: int
     at: list[int]
@@ -38,35 +41,39 @@ class Net(NamedTuple):
 
     @property
     def then(self) -> float:
-        """After as many steps as in training."""
+        """The share of right bits after as many steps as in training."""
         return float(np.interp(self.trained_at, self.at, self.right))
 
     @property
     def last(self) -> float:
+        """The share of right bits after the most steps."""
         return float(self.right[-1])
 
     @property
     def fall(self) -> float:
-        """How far it ever falls below what it had before, past its training depth."""
+        """The largest fall from an earlier value, past the training depth."""
         past = self.right[np.asarray(self.at) >= self.trained_at]
         return float((np.maximum.accumulate(past) - past).max()) if len(past) else 0.0
 
 
-class MoreIterations(Study):
+class MoreIterations(Figure):
+    """Accuracy by the number of steps."""
+
     name = "more_iterations"
-    figure = "Figure 2, right"
+    places = (Place(Part.FIGURE, 2, "right"),)
     title = "Path independent nets get better with more iterations"
     setting = (
         "Prefix sums: unrolled nets of two depths, with and without weight norm, at three rates; the share of right "
         "bits after up to 512 fixed point iterations, averaged over 16, 32, 64 and 128 bits; AA as in Figure 4."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         most = max(scale.trial.steps, 2)
-        curve = Curve(LENGTHS, min(EXAMPLES, scale.trial.strings), tuple(step for step in STEPS if step <= most))
-        return [*everything(string_members(scale, CATEGORY), curve), *at_large_budget(scale, CATEGORY)]
+        steps = tuple(step for step in STEPS if step <= most)
+        curve = AccuracyCurve(LENGTHS, min(EXAMPLES, scale.trial.strings), steps)
+        return every(string_nets(scale, Category.UNROLL), curve) + at_large_budget(scale, Category.UNROLL)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, ((axis,),) = figure(width=6.0, height=4.2)
         nets = sorted(_nets(rows), key=lambda net: net.alignment)
         shades, limits = SHADES, Normalize(0, 1)
@@ -93,12 +100,14 @@ class MoreIterations(Study):
         changes = "the share of right bits changes by {} from the training's steps to the most"
         return [
             judge(
+                "high_aa_does_not_get_worse",
                 f"nets of high AA (at least {HIGH}) do not get worse past their training depth",
                 _gain(high),
                 above=-LOSS,
                 what=changes,
             ),
             judge(
+                "high_aa_never_falls",
                 f"nets of high AA (at least {HIGH}) never fall on the way",
                 mean([net.fall for net in high]),
                 below=LOSS,
@@ -106,6 +115,7 @@ class MoreIterations(Study):
                 paper="monotone",
             ),
             judge(
+                "low_aa_gets_worse",
                 f"nets of low AA (below {HIGH}) get worse past their training depth",
                 _gain(low),
                 below=-LOSS,
@@ -113,47 +123,46 @@ class MoreIterations(Study):
                 paper="falls past the training depth",
             ),
             judge(
+                "gain_rises_with_aa",
                 "the more path independent a net, the more it gains from steps beyond its training",
                 _rising(nets),
                 above=0.0,
                 what="rank correlation {} over nets",
+                source=Source.OURS,
                 remark=" ".join(
-                    [f"{OURS}."]
-                    + [
-                        f"Of those trained with {depth} steps alone: {in_words(_rising(group))}."
-                        for depth in sorted({net.trained_at for net in nets})
-                        if len(group := [net for net in nets if net.trained_at == depth]) < len(nets)
-                    ]
+                    f"Nets trained with {depth} steps alone: {in_words(_rising(group))}."
+                    for depth in sorted({net.trained_at for net in nets})
+                    if len(group := [net for net in nets if net.trained_at == depth]) < len(nets)
                 ),
             ),
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
         points = [
-            {"net": net.net, "x": net.alignment, "y": net.last - net.then, "label": net.name} for net in _nets(rows)
+            {"net": net.net, "x": net.alignment, "y": net.last - net.then, "label": net.label} for net in _nets(rows)
         ]
         return Points("AA score", "right bits gained past the training depth", points)
 
 
-def _gain(nets: Sequence[Net]) -> Estimate:
+def _gain(nets: Sequence[NetCurve]) -> Estimate:
     return difference([net.last for net in nets], [net.then for net in nets])
 
 
-def _rising(nets: Sequence[Net]) -> Estimate:
+def _rising(nets: Sequence[NetCurve]) -> Estimate:
     return rank_correlation([net.alignment for net in nets], [net.last - net.then for net in nets])
 
 
-def _nets(rows: Sequence[Row]) -> list[Net]:
+def _nets(rows: Sequence[Row]) -> list[NetCurve]:
     """Averages over lengths."""
-    aligned = {net["net"]: net["alignment"] for net in averaged(pick(rows, measure="Profile"), "alignment")}
+    aligned = {net["net"]: net["alignment"] for net in averaged(pick(rows, measure=Profile.__name__), "alignment")}
     return [
-        Net(
+        NetCurve(
             net,
-            curves[0]["name"],
+            curves[0]["label"],
             aligned[net],
             curves[0]["trained_at"],
             curves[0]["at"],
             np.mean([curve["partial_scores"] for curve in curves], 0),
         )
-        for net, curves in by(pick(rows, measure="Curve"), "net")
+        for net, curves in by(pick(rows, measure=AccuracyCurve.__name__), "net")
     ]

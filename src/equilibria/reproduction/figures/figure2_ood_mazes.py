@@ -1,40 +1,44 @@
-"""Figure 2, left: which nets solve mazes that are larger than those they were trained on."""
+"""Figure 2, left: which nets solve mazes that are larger than in training."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Row, Step, Study, by, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, in_plain_words, pick, values
 from equilibria.reproduction.figures._mazes import SIZES, TRAINED_ON, at_large_budget
+from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
-TIED = ("settled", "unroll, deep, weight norm", "implicit", "progressive")  # weight-tied and injected
-OTHERS = ("feedforward", "feedforward, injected", "no injection")
+TIED = (Category.SETTLED, Category.DEEP_WEIGHT_NORM, Category.IMPLICIT, Category.PROGRESSIVE)  # and injected
+OTHERS = (Category.FEEDFORWARD, Category.FEEDFORWARD_INJECTED, Category.NO_INJECTION)
 HARDER = 25  # the size at which the claims are judged
-UPWARDS, LOST = 0.5, 0.05  # shares of solved mazes that count as generalising, and as not doing so
+UPWARDS, NOT = 0.5, 0.05  # shares of solved mazes that count as generalising, and as not generalising
 
 
-class MazesBySize(Study):
+class MazesBySize(Figure):
+    """Accuracy by the size of the maze."""
+
     name = "ood_mazes"
-    figure = "Figure 2, left"
+    places = (Place(Part.FIGURE, 2, "left"),)
     title = "Weight-tied nets that see their input at every step solve larger mazes"
     setting = (
         "Nets trained on 9x9 mazes; steps at test 50, 100, 400, 600 and 800 for sizes 9 to 59, as in the paper. A maze "
         "counts only if every pixel is right."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         return at_large_budget(scale, (*TIED, *OTHERS), *SIZES)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, ((axis,),) = figure(width=6.0)
         for i, (category, nets) in enumerate(by(rows, "category")):
             style = "-" if category in TIED else "--"
-            # Lines of nets that are equally right stand beside each other.
+            # Lines of equally accurate nets are drawn beside each other.
             places = [SIZES.index(row["difficulty"]) + 0.03 * (i - (len(TIED) + len(OTHERS)) / 2) for row in nets]
             heights = probit(values(nets, "score"))
             intervals = [_solved(row) for row in nets]
@@ -48,7 +52,7 @@ class MazesBySize(Study):
                 ms=4,
                 elinewidth=0.8,
                 color=COLOURS[i],
-                label=category,
+                label=in_plain_words(category),
             )
         counts = {row["difficulty"]: row["examples"] for row in rows}
         axis.set_xticks(range(len(SIZES)), [f"{size}x{size}\n{counts[size]} mazes" for size in SIZES])
@@ -66,13 +70,13 @@ class MazesBySize(Study):
         for category in (*TIED, *OTHERS):
             (row,) = pick(rows, category=category, difficulty=HARDER)
             solved = _solved(row)
-            what = f"{{}} of {HARDER}x{HARDER} mazes solved"
+            what, label = f"{{}} of {HARDER}x{HARDER} mazes solved", in_plain_words(category)
             if category in TIED:
-                statement = f"a weight-tied net with injection generalises upwards: {category}"
-                found.append(judge(statement, solved, above=UPWARDS, what=what))
+                statement = f"a weight-tied net with injection generalises upwards: {label}"
+                found.append(judge(f"generalises_{category}", statement, solved, above=UPWARDS, what=what))
             else:
-                statement = f"a net without weight tying or without injection does not: {category}"
-                found.append(judge(statement, solved, below=LOST, what=what))
+                statement = f"a net without weight tying or without injection does not: {label}"
+                found.append(judge(f"does_not_generalise_{category}", statement, solved, below=NOT, what=what))
         return found
 
 

@@ -1,37 +1,39 @@
-"""Figure 3, right: what is done to path independence in training is done to generalisation as well."""
+"""Figure 3, right: interventions in training that change path independence change generalisation as well."""
 
 import math
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
-from equilibria.reproduction.engine.claims import LATE, OURS, Claim, difference, in_words, judge, mean, size_of
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, size_of
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure, least_squares, probit
-from equilibria.reproduction.engine.figure import Points, Row, Step, Study, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, pick, values
 from equilibria.reproduction.figures._prefix_sums import (
     accuracy_rises,
     as_points,
     at_large_budget,
     averaged,
-    depths_of,
-    of_depth,
     paired,
     scatter_of_nets,
 )
+from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
-BASELINE = "unroll"
-PROMOTING = {"mixed": "mixed initialisation", "random depth": "randomised depth"}
-PENALISING = {"penalty": "alignment penalty"}
-LABELS = {BASELINE: "baseline", **PROMOTING, **PENALISING}
+PROMOTING = {Category.MIXED: "mixed initialisation", Category.RANDOM_DEPTH: "randomised depth"}
+PENALISING = {Category.PENALTY: "alignment penalty"}
+LABELS = {Category.UNROLL: "baseline", **PROMOTING, **PENALISING}
 DRAWN = ("alignment", "partial_score")  # as x and y
 OFF_THE_LINE = 0.25  # normal quantiles of right bits: 10 % of the bits near one half
 MEASURED = {"alignment": "path independence", "partial_score": "generalisation"}
 
 
-class Interventions(Study):
+class Interventions(Figure):
+    """Accuracy against AA under interventions."""
+
     name = "interventions"
-    figure = "Figure 3, right"
+    places = (Place(Part.FIGURE, 3, "right"),)
     title = "Promoting path independence improves generalisation, and penalising it does the opposite"
     setting = (
         "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
@@ -39,10 +41,10 @@ class Interventions(Study):
         "bits, averaged over 16 to 256 bits, after 512 Anderson steps."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         return at_large_budget(scale, *LABELS)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, ((axis,),) = figure(width=5.6, height=4.4)
         scatter_of_nets(axis, self._nets(rows), LABELS)
         axis.legend(fontsize=7)
@@ -62,10 +64,11 @@ class Interventions(Study):
         ]
         found.append(
             accuracy_rises(
+                "accuracy_rises_over_all",
                 "over baseline and interventions together, accuracy rises strongly with path independence",
                 nets,
                 paper="",
-                remark=f"{OURS} in this form.",
+                source=Source.OURS,
             )
         )
         found.append(_on_the_line(nets))
@@ -78,34 +81,41 @@ class Interventions(Study):
         return averaged(rows, "alignment", "partial_score")
 
 
-def _compared(nets: Sequence[Row], category: str, name: str, raises: bool) -> Claim:
-    """One number of a category against the same configurations of the baseline."""
+def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) -> Claim:
+    """Compare one column of a category with the same configurations of the baseline."""
+
+    def change(nets: Sequence[Row]) -> Estimate:
+        return difference(*paired(nets, category, Category.UNROLL, name))
+
     number = "AA" if name == "alignment" else "the share of right bits"
     return judge(
+        f"{category}_{'raises' if raises else 'lowers'}_{name}",
         f"{LABELS[category]} {'raises' if raises else 'lowers'} {MEASURED[name]}",
-        difference(*paired(nets, category, BASELINE, name)),
+        change(nets),
         above=0.0 if raises else None,
         below=None if raises else 0.0,
         what=f"{number} changes by {{}}, in the mean over pairs of nets",
         paper="rises" if raises else "falls",
         remark=" ".join(
-            f"Depth {depth}: {in_words(difference(*paired(of_depth(nets, depth), category, BASELINE, name)))}."
-            for depth in depths_of(nets)
+            f"Depth {depth}: {in_words(change(pick(nets, depth=depth)))}."
+            for depth in sorted({net["depth"] for net in nets})
         ),
     )
 
 
 def _on_the_line(nets: Sequence[Row]) -> Claim:
-    """Where the penalised nets are, seen from the trend of the baseline, in normal quantiles of right bits."""
+    """The distance of the penalised nets from the trend of the baseline, in normal quantiles of right bits."""
     (x, y), (there, up) = (
-        [probit(values(pick(nets, category=category), name)) for name in DRAWN] for category in (BASELINE, "penalty")
+        [probit(values(pick(nets, category=category), name)) for name in DRAWN]
+        for category in (Category.UNROLL, Category.PENALTY)
     )
     slope, height = least_squares(x.tolist(), y.tolist()) or (math.nan, math.nan)
     return judge(
+        "penalty_on_the_trend_line",
         "the penalised nets lie on the baseline's trend line",
         size_of(mean((up - slope * there - height).tolist())),
         below=OFF_THE_LINE,
         what="they are {} normal quantiles away from it, in the mean",
         paper="the same trend line",
-        remark=LATE,
+        added_late=True,
     )

@@ -1,31 +1,41 @@
-"""Figure 5, right: single examples on which a net is path independent are right."""
+"""Figure 5, right: answers are right on the examples on which a net is path independent."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, area_over_nets, judge
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Row, Step, Study, by, pick
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, pick
 from equilibria.reproduction.figures._prefix_sums import (
+    AA_LIMITS,
     LENGTHS,
     LONGER,
-    SEEN,
     at_large_budget,
-    instances,
     of_the_deepest,
+    solved_strings,
 )
+from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
 USEFUL = 0.8  # an area under the curve above this is called useful
-BINS = np.linspace(SEEN[0], SEEN[1], 41)
+BINS = np.linspace(AA_LIMITS[0], AA_LIMITS[1], 41)
+
+PARTS = {  # the title of a panel, and its lengths
+    "all": ("all lengths", LENGTHS),
+    "trained": ("lengths up to that of the training", tuple(length for length in LENGTHS if length not in LONGER)),
+    "longer": ("longer strings", LONGER),
+}
 
 
-class PerInstance(Study):
+class PerInstance(Figure):
+    """Histograms of the AA scores of single strings."""
+
     name = "per_instance"
-    figure = "Figure 5, right"
+    places = (Place(Part.FIGURE, 5, "right"),)
     title = "Path independence tells right from wrong without labels"
     setting = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after 512 Anderson steps: the "
@@ -33,13 +43,13 @@ class PerInstance(Study):
         "least path independent."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
-        return at_large_budget(scale, "mixed")
+    def plan(self, scale: Scale) -> list[Planned]:
+        return at_large_budget(scale, Category.MIXED)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, (axes,) = figure(3, width=3.6, height=3.2)
-        for axis, (title, lengths) in zip(axes, PARTS.items(), strict=True):
-            strings = instances(pick(rows, difficulty=lengths))
+        for axis, (title, lengths) in zip(axes, PARTS.values(), strict=True):
+            strings = solved_strings(pick(rows, difficulty=lengths))
             for name, right, colour, hatch in (("right", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
                 scores = probit([one.alignment for one in strings if one.right == right])
                 label = f"{name} ({len(scores)})"
@@ -47,7 +57,7 @@ class PerInstance(Study):
                 style = {"color": colour, "alpha": 0.55, "hatch": hatch, "edgecolor": colour}
                 axis.hist(scores, BINS, weights=each, label=label, **style)
             area = _area(rows, lengths)
-            found = "cannot tell" if np.isnan(area.low) else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
+            found = "inconclusive" if np.isnan(area.low) else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
             axis.set_title(f"{title}\narea under ROC {found}", fontsize=9)
             probit_axis(axis, "x", "AA score of the string")
             axis.tick_params(axis="x", labelsize=7)
@@ -59,6 +69,7 @@ class PerInstance(Study):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         return [
             judge(
+                f"aa_tells_right_from_wrong_{part}",
                 f"AA tells right answers from wrong ones, {title}",
                 _area(rows, lengths),
                 above=USEFUL,
@@ -66,17 +77,10 @@ class PerInstance(Study):
                 paper="highly correlated",
                 remark=of_the_deepest(rows, lambda rows, lengths=lengths: _area(rows, lengths)),
             )
-            for title, lengths in PARTS.items()
+            for part, (title, lengths) in PARTS.items()
         ]
 
 
-PARTS = {
-    "all lengths": LENGTHS,
-    "lengths up to that of the training": tuple(length for length in LENGTHS if length not in LONGER),
-    "longer strings": LONGER,
-}
-
-
 def _area(rows: Sequence[Row], lengths: tuple[int, ...]) -> Estimate:
-    nets = [instances(net) for _, net in by(pick(rows, difficulty=lengths), "net")]
+    nets = [solved_strings(net) for _, net in by(pick(rows, difficulty=lengths), "net")]
     return area_over_nets([[(one.alignment, one.right) for one in net] for net in nets])

@@ -1,54 +1,47 @@
-"""Figure 5, left, and Appendix G: different solvers end in different cycles and give the same answers."""
+"""Figure 5, left, and Appendix G: different solvers reach different cycles and give the same answers."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import (
-    NOT_OF_THE_PAPER,
-    Claim,
-    difference,
-    in_words,
-    judge,
-    mean,
-    share,
-    size_of,
-)
+from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, share, size_of
+from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, caption, figure
-from equilibria.reproduction.engine.figure import Row, Step, Study, everything, numbers, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, every, numbers, pick, values
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
-from equilibria.reproduction.nets import maze_members
+from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
 
 SIZES = (9, 13, 25)
 CYCLES = {9: 0.9, 13: 0.49, 25: 1.5}  # the paper's, in per cent of the state's norm
-DIFFERENT = 1e-3  # of the state's norm: closer limits are one
+DIFFERENT = 1e-3  # of the state's norm: closer limits are the same
 CONSIDERABLE = 0.05  # share of mazes
-ALIKE = 0.01  # accuracies closer than this are one
-SETTLED, CONTRAST = "settled", "unroll, deep"
-NETS = {SETTLED: "path-independent net", CONTRAST: "a deep unrolled net"}
+ALIKE = 0.01  # accuracies closer than this are the same
+NETS = {Category.SETTLED: "path-independent net", Category.DEEP: "a deep unrolled net"}
 NAMES = {"picard": "fixed point iteration", "broyden": "Broyden's method"}
 
 
-class SolverResiduals(Study):
+class SolverResiduals(Figure):
+    """Residuals by step."""
+
     name = "solver_residuals"
-    figure = "Figure 5, left, and Appendix G"
-    title = "Different solvers, the same answers, at rest or not"
+    places = (Place(Part.FIGURE, 5, "left"), Place(Part.APPENDIX, "G"))
+    title = "Different solvers, the same answers, settled or not"
     setting = (
         "Two maze nets: the one that is most path independent, and a deep unrolled one for contrast. Relative "
         "residuals of both solvers over 200 steps, none stopped early; means over 9x9 mazes in several runs, and "
         "single mazes of 9x9, 13x13 and 25x25."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         trial = scale.trial
         runs = TwoSolvers(SIZES[0], trial.solver_examples, trial.solver_runs, trial.solver_steps)
         harder = [TwoSolvers(size, max(2, trial.solver_examples // 4), 1, trial.solver_steps) for size in SIZES[1:]]
-        return everything(maze_members(scale, *NETS), runs, *harder)
+        return every(maze_nets(scale, *NETS), runs, *harder)
 
-    def draw(self, rows: Sequence[Row]) -> Figure:
+    def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, axes = figure(1 + len(SIZES), len(NETS), width=3.4, height=3.0)
         for row_of_axes, (category, label) in zip(axes, NETS.items(), strict=True):
             _draw_net(row_of_axes, pick(rows, category=category), label)
@@ -58,7 +51,10 @@ class SolverResiduals(Study):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        return [*_of_the_paper(pick(rows, category=SETTLED)), _of_the_contrast(pick(rows, category=CONTRAST))]
+        return [
+            *_of_the_paper(pick(rows, category=Category.SETTLED)),
+            _of_the_contrast(pick(rows, category=Category.DEEP)),
+        ]
 
 
 def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
@@ -84,6 +80,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
     runs = pick(rows, difficulty=SIZES[0])
     found = [
         judge(
+            "solvers_are_as_accurate",
             "both solvers are as accurate",
             _between_solvers(rows),
             below=ALIKE,
@@ -92,7 +89,8 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
             remark=_accuracies(rows),
         ),
         judge(
-            "the solvers end in different limits",
+            "solvers_reach_different_limits",
+            "the solvers reach different limits",
             mean(values(runs, "apart")),
             above=DIFFERENT,
             what="their limits at 9x9 are {} of the state's norm apart, median of mazes, in the mean over runs",
@@ -100,10 +98,11 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
         ),
         *(
             judge(
-                f"fixed point iteration does not come to rest on a considerable share of {size}x{size} mazes",
-                _moving(pick(rows, difficulty=size)),
+                f"iteration_does_not_settle_{size}",
+                f"fixed point iteration does not settle on a considerable share of {size}x{size} mazes",
+                _unsettled(pick(rows, difficulty=size)),
                 above=CONSIDERABLE,
-                what="{} of mazes still move after all steps",
+                what="{} of mazes are unsettled after all steps",
                 paper="a considerable number",
             )
             for size in SIZES
@@ -113,7 +112,8 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
         sizes = [length for row in pick(rows, difficulty=size) for length in row["cycle_sizes"]]
         found.append(
             judge(
-                f"what still moves at {size}x{size} moves little: cycles are local",
+                f"cycles_are_local_{size}",
+                f"unsettled states at {size}x{size} change little: cycles are local",
                 mean(sizes),
                 below=0.05,
                 what="steps of {} of the state's norm",
@@ -124,16 +124,19 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _of_the_contrast(rows: Sequence[Row]) -> Claim:
-    """What a net does that goes round in cycles and is not path independent."""
+    """The same for a net that cycles and is not path independent."""
     runs = pick(rows, difficulty=SIZES[0])
     strides = mean([length for row in runs for length in row["cycle_sizes"]])
     return judge(
-        f"where a net is not path independent, the solvers' answers differ: {NETS[CONTRAST]}",
+        "answers_differ_if_path_dependent",
+        f"if a net is not path independent, the solvers' answers differ: {NETS[Category.DEEP]}",
         _between_solvers(rows),
         above=ALIKE,
         what="accuracies differ by {}",
-        remark=f"{NOT_OF_THE_PAPER} {_accuracies(rows)} At 9x9 {_moving(runs).value:.0%} of mazes still move after all "
-        f"steps, in strides of {in_words(strides)} of the state's norm.",
+        source=Source.OURS,
+        added_late=True,
+        remark=f"{_accuracies(rows)} At 9x9 {_unsettled(runs).value:.0%} of mazes are unsettled after all steps, with "
+        f"steps of {in_words(strides)} of the state's norm.",
     )
 
 
@@ -150,5 +153,5 @@ def _accuracies(rows: Sequence[Row]) -> str:
     return " ".join(f"{size}x{size}: {plain:.1%} and {broyden:.1%}." for size, plain, broyden in pairs)
 
 
-def _moving(rows: Sequence[Row]) -> Estimate:
-    return share(sum(row["moving"] for row in rows), sum(row["examples"] for row in rows))
+def _unsettled(rows: Sequence[Row]) -> Estimate:
+    return share(sum(row["unsettled"] for row in rows), sum(row["examples"] for row in rows))

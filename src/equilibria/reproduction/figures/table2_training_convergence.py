@@ -1,25 +1,28 @@
-"""Table 2: nets that hardly converge in training can be path independent all the same."""
+"""Table 2: nets that do not converge in training can still be path independent."""
 
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, judge, mean, share
-from equilibria.reproduction.engine.figure import Cells, Row, Step, TableStudy, pick
+from equilibria.reproduction.engine.compare import Row
+from equilibria.reproduction.engine.figure import Cells, Part, Place, Planned, TableFigure, pick
 from equilibria.reproduction.figures._mazes import TRAINED_ON, with_broyden
-from equilibria.reproduction.nets import maze_members
+from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
 
 HARDER = 25
 STEPS = (40, 400)  # of Broyden's method, at the size of the training and at the harder one
 PAPER = {  # residual, AA and accuracy in per cent, each at 9x9 and at 25x25
-    "phantom": ((11.83, 0.016), (0.96, 0.99), (99.96, 99.88)),
-    "implicit": ((1.4, 0.011), (0.99, 0.99), (99.99, 100.0)),
+    Category.PHANTOM: ((11.83, 0.016), (0.96, 0.99), (99.96, 99.88)),
+    Category.IMPLICIT: ((1.4, 0.011), (0.99, 0.99), (99.99, 100.0)),
 }
-LABELS = {"phantom": "phantom gradients", "implicit": "implicit function theorem"}
+LABELS = {Category.PHANTOM: "phantom gradients", Category.IMPLICIT: "implicit function theorem"}
 
 
-class TrainingConvergence(TableStudy):
+class TrainingConvergence(TableFigure):
+    """Residual, AA and accuracy of two implicit gradients."""
+
     name = "training_convergence"
-    figure = "Table 2"
+    places = (Place(Part.TABLE, 2),)
     title = "Convergence in training is not needed for path independence"
     setting = (
         "Maze nets that were unrolled first and then trained with one of two implicit gradients. Broyden's method, 40 "
@@ -27,11 +30,11 @@ class TrainingConvergence(TableStudy):
         "mean in the claims."
     )
 
-    def plan(self, scale: Scale) -> list[Step]:
+    def plan(self, scale: Scale) -> list[Planned]:
         steps = [min(most, large) for most, large in zip(STEPS, scale.trial.maze_steps[::2], strict=False)]
         return [
-            Step(member, with_broyden(scale, size, budget))
-            for member in maze_members(scale, *PAPER)
+            Planned(net, with_broyden(scale, net, size, budget))
+            for net in maze_nets(scale, *PAPER)
             for size, budget in zip((TRAINED_ON, HARDER), steps, strict=True)
         ]
 
@@ -62,14 +65,21 @@ class TrainingConvergence(TableStudy):
             (easy,), (hard,) = (pick(rows, category=category, difficulty=size) for size in (TRAINED_ON, HARDER))
             solved = share(round(hard["score"] * hard["examples"]), hard["examples"])
             aligned, left = mean(hard["alignment_each"]), mean(easy["last_step_each"])
-            unconverged = "at the size and the budget of training it has not converged"
-            for statement, estimate, above, what, paper in (
-                ("solves larger mazes", solved, 0.9, "{} of 25x25 mazes solved", f"{accuracies[1]:g} %"),
-                ("is path independent on larger mazes", aligned, 0.95, "AA {}", f"{alignments[1]:g}"),
-                (unconverged, left, 0.1, "residual {} after 40 steps", f"{residuals[0]:g}"),
+            unconverged = "has not converged at the size and the budget of training"
+            for id_, statement, estimate, above, what, paper in (
+                (
+                    "solves_larger",
+                    "solves larger mazes",
+                    solved,
+                    0.9,
+                    "{} of 25x25 mazes solved",
+                    f"{accuracies[1]:g} %",
+                ),
+                ("independent", "is path independent on larger mazes", aligned, 0.95, "AA {}", f"{alignments[1]:g}"),
+                ("unconverged", unconverged, left, 0.1, "residual {} after 40 steps", f"{residuals[0]:g}"),
             ):
                 claim = f"{LABELS[category]}: {statement}"
-                found.append(judge(claim, estimate, above=above, what=what, paper=paper))
+                found.append(judge(f"{id_}_{category}", claim, estimate, above=above, what=what, paper=paper))
         return found
 
 

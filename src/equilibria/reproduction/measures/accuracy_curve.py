@@ -1,4 +1,4 @@
-"""How right a net is after each number of steps."""
+"""The accuracy of a net after each number of steps."""
 
 from dataclasses import dataclass
 
@@ -7,27 +7,26 @@ from torch import Tensor
 
 from equilibria.core.budget import Budget, Keep
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.figure import Measure, Row
-from equilibria.reproduction.measures.profile import (
-    SolverName,
-    instances,
-    rounded,
-    solver_of,
-    split,
-    training_depth,
-)
+from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.engine.figure import Measure
+from equilibria.reproduction.measures.profile import SolverName, instances, rounded, solver_of, split
 from equilibria.tasks import Batch
 from equilibria.training import Recipe
 
 
 @dataclass(frozen=True)
-class Curve(Measure):
-    """The score and the partial score after each of `steps`, at several difficulties, of one solve each."""
+class AccuracyCurve(Measure):
+    """The score and the partial score after each of `steps`, from one solve at each difficulty."""
 
     difficulties: tuple[int | float, ...]
     examples: int
     steps: tuple[int, ...]
     solver: SolverName = "picard"
+
+    @property
+    def fields(self) -> Fields:
+        shares = dict.fromkeys(("scores", "partial_scores"), Field(Kind.SHARE))
+        return {**settings("difficulty", "examples", "trained_at", "at"), **shares}
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         solver, task = solver_of(self.solver, recipe), recipe.task
@@ -40,8 +39,7 @@ class Curve(Measure):
                     answer = model.readout(z)
                     return torch.stack([task.score(answer, part), task.partial_score(answer, part)], 1)
 
-                # Nothing stops early, so that each state is the one after so many steps.
-                budget = Budget(max(self.steps))
+                budget = Budget(max(self.steps))  # no tolerance: every example takes every step
                 keep = Keep(self.steps, scores)
                 solution = model.equilibrium(part.x, solver=solver, budget=budget, keep=keep, trace=False)
                 parts.append(torch.stack([solution.kept[step] for step in self.steps]))
@@ -50,7 +48,7 @@ class Curve(Measure):
                 {
                     "difficulty": difficulty,
                     "examples": self.examples,
-                    "trained_at": training_depth(recipe),
+                    "trained_at": recipe.depth.most,
                     "at": list(self.steps),
                     "scores": rounded(score),
                     "partial_scores": rounded(partial),

@@ -1,26 +1,31 @@
-"""What is left of a net's answers when its start is chosen by an adversary."""
+"""The alignment and the accuracy of a net when an adversary chooses its starts."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.figure import Measure, Row
+from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.engine.figure import Measure
 from equilibria.reproduction.measures.profile import SEED, best_steps, instances, mean, rounded, split
-from equilibria.reproduction.measures.rounding import depends, redrawn
+from equilibria.reproduction.measures.rounding import path_dependent, rounding_stderr
 from equilibria.training import Recipe
 
-AT_ONCE = 64  # starts that are searched for together: the unrolled solve of each is in memory
+AT_ONCE = 64  # starts that are searched for together; the unrolled solve of each is in memory
+SCORES = ("alignment", "guessed_alignment", "attacked_alignment", "score", "attacked_score")
 
 
 @dataclass(frozen=True)
 class Stress(Measure):
-    """AA and accuracy with and without an attack by L-BFGS (paper, Table 1), and AA from its worst first guesses.
+    """Alignment and accuracy with and without an attack by L-BFGS (paper, Table 1).
 
-    With `search` the net takes the number of steps, up to this, after which it scores best; otherwise `steps`.
-    Gradients go `through` so many steps; where an attacked start leads is judged with all of them.
+    Args:
+        guesses: first guesses for each example. The alignment from the worst of them is measured too.
+        through: steps that gradients go through. The attacked start is scored with all steps.
+        search: take the number of steps, up to this, with the best score, instead of `steps`.
     """
 
     version = 3
@@ -35,51 +40,43 @@ class Stress(Measure):
     search: int = 0
     tol: float = 1e-4
 
+    @property
+    def fields(self) -> Fields:
+        alignments = SCORES[:3]
+        return {
+            **settings("difficulty", "steps", "examples"),
+            **dict.fromkeys(alignments, Field(Kind.ALIGNMENT)),
+            **{f"{name}_each": Field(Kind.ALIGNMENT, error=name) for name in alignments},
+            **dict.fromkeys(("score", "attacked_score"), Field(Kind.SHARE)),
+            "attacked_diverged": Field(Kind.COUNT),
+            "rounding_error": Field(Kind.ROUNDING_ERROR),
+        }
+
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         batch = instances(recipe.task, self.difficulty, self.examples)
         budget = Budget(self.steps, tol=self.tol, halt_on_cycle=True)
         if self.search:
             budget = Budget(best_steps(model, recipe.task, batch, recipe.solver, self.search))
-        rng = torch.Generator().manual_seed(SEED)
-        alignment, guessed, attacked, usual_score, attacked_score, diverged = [], [], [], [], [], 0
+        rng, parts, diverged = torch.Generator().manual_seed(SEED), [], 0
+        how: dict[str, Any] = {"guesses": self.guesses, "updates": self.updates, "through": self.through}
         for part in split(batch, self.restarts + 1, at_once=max(1, AT_ONCE // self.guesses)):
             aligned = alignment_score(model, part.x, restarts=self.restarts, budget=budget, rng=rng)
-            found = attack(
-                model,
-                part.x,
-                budget=budget,
-                guesses=self.guesses,
-                updates=self.updates,
-                through=self.through,
-                rng=rng,
-            )
+            found = attack(model, part.x, budget=budget, rng=rng, **how)
             scores = found.scores(model, recipe.task, part)
-            alignment.append(aligned.score)
-            guessed.append(found.guessed)
-            attacked.append(found.cosine)
-            usual_score.append(scores.usual)
-            attacked_score.append(scores.attacked)
+            parts.append((aligned.score, found.guessed, found.cosine, scores.usual, scores.attacked))
             diverged += int(found.diverged.sum())
-        alignment, guessed, attacked = torch.cat(alignment), torch.cat(guessed), torch.cat(attacked)
-        usual_score, attacked_score = torch.cat(usual_score), torch.cat(attacked_score)
+        each = {name: torch.cat(column) for name, column in zip(SCORES, zip(*parts, strict=True), strict=True)}
+        moved = {name: path_dependent(each[name]) for name in SCORES[:3]}
+        error = {name: rounding_stderr(each[name], where) for name, where in moved.items()}
+        error["attacked_score"] = rounding_stderr(each["attacked_score"], moved["attacked_alignment"])
         return [
             {
                 "difficulty": self.difficulty,
                 "steps": budget.steps,
                 "examples": self.examples,
-                "alignment": mean(alignment),
-                "score": mean(usual_score),
-                "attacked_alignment": mean(attacked),
-                "attacked_score": mean(attacked_score),
+                **{name: mean(each[name]) for name in SCORES if name != "guessed_alignment"},
                 "attacked_diverged": diverged,
-                "alignment_each": rounded(alignment),
-                "guessed_alignment_each": rounded(guessed),
-                "attacked_alignment_each": rounded(attacked),
-                "redrawn": {
-                    "alignment": redrawn(alignment, depends(alignment)),
-                    "guessed_alignment": redrawn(guessed, depends(guessed)),
-                    "attacked_alignment": redrawn(attacked, depends(attacked)),
-                    "attacked_score": redrawn(attacked_score, depends(attacked)),
-                },
+                **{f"{name}_each": rounded(each[name]) for name in moved},
+                "rounding_error": error,
             }
         ]

@@ -1,4 +1,4 @@
-"""Three ways to say how path independent a net is, with what each costs."""
+"""Three measures of path independence, with the cost of each."""
 
 import math
 from abc import abstractmethod
@@ -13,36 +13,49 @@ from torch import Tensor
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack, start_influence
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.figure import Measure, Row
+from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.engine.figure import Measure
 from equilibria.reproduction.measures.profile import SEED, finite, instances, mean
-from equilibria.reproduction.measures.rounding import depends, redrawn
+from equilibria.reproduction.measures.rounding import path_dependent, rounding_stderr
 from equilibria.solvers import Picard
 from equilibria.training import Recipe
 
-MEDIAN = math.sqrt(math.pi / 2)  # its standard error over that of the mean, of normal numbers
+MEDIAN = math.sqrt(math.pi / 2)  # the standard error of a median over that of a mean, for a normal distribution
 
 
 @dataclass(frozen=True)
 class Metric(Measure):
-    """One number per example, after so many fixed point iterations, and the cell evaluations that it took.
+    """One number per example after `steps` fixed point iterations, and the cell evaluations that it took.
 
-    With `size` the states of the net are made so many times as long, which changes nothing that it answers.
+    Args:
+        size: multiply the states of the net by this factor, which does not change its answers.
     """
 
     version = 2
 
     metric: ClassVar[str]
+    effort: ClassVar[Kind] = Kind.NUMBER  # the kind of the numbers of evaluations
     difficulty: int | float
     examples: int
     steps: int
     size: float = 1.0
+
+    @property
+    def fields(self) -> Fields:
+        return {
+            **settings("metric", "size", "difficulty", "examples"),
+            **dict.fromkeys(("value", "median"), Field(Kind.NUMBER)),
+            "undefined": Field(Kind.COUNT),
+            **dict.fromkeys(("forward", "backward"), Field(self.effort)),
+            "rounding_error": Field(Kind.ROUNDING_ERROR),
+        }
 
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         x = instances(recipe.task, self.difficulty, self.examples).x
         budget, rng = Budget(self.steps), torch.Generator().manual_seed(SEED)
         with counted(model) as cost:
             each = self.each(resized(model, self.size), x, solver=Picard(), budget=budget, rng=rng)
-        again = redrawn(each, self.restless(each))
+        error = rounding_stderr(each, self.unsettled(each))
         return [
             {
                 "metric": self.metric,
@@ -51,10 +64,10 @@ class Metric(Measure):
                 "examples": self.examples,
                 "value": mean(each),
                 "median": finite(each.double().nanmedian().item()),
-                "lost": int(each.isnan().sum()),
+                "undefined": int(each.isnan().sum()),
                 "forward": cost.forward / self.examples,
                 "backward": cost.backward / self.examples,
-                "redrawn": {"value": again, "median": MEDIAN * again},
+                "rounding_error": {"value": error, "median": MEDIAN * error},
             }
         ]
 
@@ -62,14 +75,14 @@ class Metric(Measure):
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
         """The number of every example, (examples,)."""
 
-    def restless(self, each: Tensor) -> Tensor:
-        """Which of them would be others if sums were rounded otherwise, (examples,) bool."""
-        return depends(each)
+    def unsettled(self, each: Tensor) -> Tensor:
+        """Which numbers another rounding would change, (examples,) bool."""
+        return path_dependent(each)
 
 
 @dataclass(frozen=True)
 class SwappedStarts(Metric):
-    """The AA score."""
+    """The alignment score."""
 
     metric = "alignment"
     restarts: int = 5
@@ -80,9 +93,10 @@ class SwappedStarts(Metric):
 
 @dataclass(frozen=True)
 class AdversarialStarts(Metric):
-    """The same from starts that are searched for."""
+    """The alignment from starts that an attack finds."""
 
     metric = "attacked"
+    effort = Kind.EFFORT
     updates: int = 50
     guesses: int = 2
 
@@ -100,22 +114,23 @@ class JacobianNorm(Metric):
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
         return start_influence(model, x, probes=self.probes, **how)
 
-    def restless(self, each: Tensor) -> Tensor:
-        return each.isnan() | (each > 1)  # rounding grows as well
+    def unsettled(self, each: Tensor) -> Tensor:
+        """Where the Jacobian amplifies, rounding grows as well."""
+        return each.isnan() | (each > 1)
 
 
 @dataclass
-class Cost:
-    """How many examples went through the cell, forwards and backwards."""
+class CellCalls:
+    """How many examples went through the cell, forward and backward."""
 
     forward: int = 0
     backward: int = 0
 
 
 @contextmanager
-def counted(model: EquilibriumModel) -> Iterator[Cost]:
-    """Count what the cell does, until the end of the block."""
-    cost = Cost()
+def counted(model: EquilibriumModel) -> Iterator[CellCalls]:
+    """Count the evaluations of the cell inside a `with` block."""
+    cost = CellCalls()
 
     def backward(grad: Tensor) -> None:
         cost.backward += len(grad)
@@ -133,7 +148,7 @@ def counted(model: EquilibriumModel) -> Iterator[Cost]:
 
 
 def resized(model: EquilibriumModel, size: float) -> EquilibriumModel:
-    """The same answers from states that are `size` times as long: f(z) becomes size f(z / size)."""
+    """Return a model with the same answers and states `size` times as long: f(z) becomes size f(z / size)."""
     if size == 1:
         return model
     return EquilibriumModel(

@@ -1,23 +1,23 @@
-"""What another rounding of sums does to means over examples.
+"""The rounding error of means over examples.
 
-Of a solve that settles it changes nothing to speak of. Solves that do not settle magnify it until their ends are new
-draws, and a search for bad starts finds others; then a mean is only as certain as its standard error.
+Another rounding hardly changes a solve that settles. Solves that do not settle amplify it until their limits are
+unrelated, and a search for bad starts finds other starts. A mean is then only as certain as its standard error.
 """
 
 import math
 
 from torch import Tensor
 
-DEPENDS = 0.99  # ends of an example that agree less depend on where it starts, and so on rounding
+SAME_LIMIT = 0.99  # an example whose limits agree less depends on its start, and so on rounding
 
 
-def redrawn(numbers: Tensor, restless: Tensor) -> float:
-    """The standard error of the mean of `numbers` over draws of the examples that are `restless`, (examples,) each.
+def rounding_stderr(numbers: Tensor, unsettled: Tensor) -> float:
+    """Return the standard error of the mean of `numbers` if the `unsettled` examples change, (examples,) each.
 
-    As many again may be drawn anew: if some of many alike did not settle, it is chance that these were not others.
+    Twice as many examples are assumed to change: which of many similar examples settle is chance as well.
     """
     known = numbers[~numbers.isnan()].double()
-    share = min(1.0, 2 * restless.double().mean().item())
+    share = min(1.0, 2 * unsettled.double().mean().item())
     if len(known) < 2 or not share:
         return 0.0
     spread = known.std().item()
@@ -25,19 +25,18 @@ def redrawn(numbers: Tensor, restless: Tensor) -> float:
         least = 1 / (len(known) + 2)
         likely = min(max(known.mean().item(), least), 1 - least)
         spread = max(spread, math.sqrt(likely * (1 - likely)))
-    return _about(spread * math.sqrt(share / len(known)))
+    return _two_digits(spread * math.sqrt(share / len(known)))
 
 
-def redrawn_count(those: Tensor, restless: Tensor) -> float:
-    """The same of the number of examples that are among `those`, (examples,) bool."""
-    return _about(len(those) * redrawn(those.double(), restless))
+def rounding_stderr_of_count(chosen: Tensor, unsettled: Tensor) -> float:
+    """Return the same for the number of `chosen` examples, (examples,) bool."""
+    return _two_digits(len(chosen) * rounding_stderr(chosen.double(), unsettled))
 
 
-def depends(cosines: Tensor) -> Tensor:
-    """Which examples end elsewhere from other starts, by the cosines between their ends."""
-    return cosines.isnan() | (cosines < DEPENDS)
+def path_dependent(cosines: Tensor) -> Tensor:
+    """Return which examples reach other limits from other starts, by the cosines between their limits."""
+    return cosines.isnan() | (cosines < SAME_LIMIT)
 
 
-def _about(number: float) -> float:
-    """To two digits, which are enough for tolerances."""
+def _two_digits(number: float) -> float:
     return float(f"{number:.2g}")

@@ -1,4 +1,4 @@
-"""The paths of solves from several starts, and how far apart they end."""
+"""The paths of solves from several starts, and the distances between their limits."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -9,7 +9,8 @@ from torch import Tensor
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import random_plane, trajectories
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.figure import Measure, Row
+from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.engine.figure import Measure
 from equilibria.reproduction.measures.profile import SEED, instances, mean, rounded
 from equilibria.solvers import Picard
 from equilibria.tasks import Batch
@@ -17,46 +18,58 @@ from equilibria.training import Recipe
 
 
 @dataclass(frozen=True)
-class Paths(Measure):
-    """Fixed point iterations on `inputs` inputs, each from `starts` states that are reached on inputs of its own.
+class StatePaths(Measure):
+    """Fixed point iterations on `inputs` inputs, each from `starts` states that were reached on other inputs.
 
-    The paths on the first input are kept, as they look in two random directions. How far apart states are is the
-    mean distance between two of them over the mean length of the states, and is kept for every input: of the starts,
-    of the ends, and of the limits. A limit may be a cycle, which paths go round at different times, so there the
-    end of one path is compared with all states that another passes in `phases` more steps, and the nearest counts.
+    The paths on the first input are kept, projected on two random directions. For every input, the mean distance
+    between two states over their mean norm is kept: at the first step, at the last step, and in the limit. A limit
+    may be a cycle that paths follow in different phases. The state of one path is therefore compared with all states
+    of the next `phases` steps of another, and the nearest counts.
+
+    Args:
+        before: steps that lead to the starts.
     """
 
     version = 2
 
     difficulty: int | float
     starts: int = 5
-    before: int = 32  # steps that lead to the starts
+    before: int = 32
     steps: int = 128
     inputs: int = 30
     phases: int = 64
 
+    @property
+    def fields(self) -> Fields:
+        return {
+            **settings("difficulty"),
+            "paths": Field(Kind.NUMBER),
+            **dict.fromkeys(("apart_at_first", "apart_at_last", "apart_in_the_limit"), Field(Kind.DISTANCE)),
+            **dict.fromkeys(("score", "partial_score"), Field(Kind.SHARE)),
+        }
+
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         batch = instances(recipe.task, self.difficulty, (self.starts + 1) * self.inputs)
-        x, *giving = batch.x.split(self.inputs)
-        begun = [self._after(self.before, model, others) for others in giving]  # (inputs, *state) each
-        ended = [self._after(self.steps, model, x, start) for start in begun]
-        orbits = [self._orbit(model, x, end) for end in ended]
-        first = [start[:1] for start in begun]
+        x, *others = batch.x.split(self.inputs)
+        starts = [self._after(self.before, model, other) for other in others]  # (inputs, *state) each
+        ends = [self._after(self.steps, model, x, start) for start in starts]
+        orbits = [self._orbit(model, x, end) for end in ends]
+        first = [start[:1] for start in starts]
         plane = random_plane(torch.cat(first).mean(0, keepdim=True), rng=torch.Generator().manual_seed(SEED))
         shown = trajectories(model, x[:1], first, plane=plane, solver=Picard(), budget=Budget(self.steps))
         return [
             {
                 "difficulty": self.difficulty,
                 "paths": [[rounded(point) for point in path] for path in shown.points[0]],  # (starts, steps + 1, 2)
-                "apart_at_first": rounded(apart(begun)),
-                "apart_at_last": rounded(apart(ended)),
-                "apart_in_the_limit": rounded(limits_apart(ended, orbits)),
-                **self._right(model, recipe, batch),
+                "apart_at_first": rounded(apart(starts)),
+                "apart_at_last": rounded(apart(ends)),
+                "apart_in_the_limit": rounded(limits_apart(ends, orbits)),
+                **self._scores(model, recipe, batch),
             }
         ]
 
-    def _right(self, model: EquilibriumModel, recipe: Recipe, batch: Batch) -> Row:
-        """Whether the net has learned its task: what is right after the steps that lead to the starts."""
+    def _scores(self, model: EquilibriumModel, recipe: Recipe, batch: Batch) -> Row:
+        """How well the net has learned its task, after the steps that lead to the starts."""
         with torch.no_grad():
             answer = model.readout(self._after(self.before, model, batch.x))
         return {
@@ -65,7 +78,7 @@ class Paths(Measure):
         }
 
     def _orbit(self, model: EquilibriumModel, x: Tensor, end: Tensor) -> list[Tensor]:
-        """The states that follow, the end itself included."""
+        """The states of the next steps, beginning with `end`."""
         steps = list(range(self.phases + 1))
         found = model.equilibrium(x, end, solver=Picard(), budget=Budget(self.phases), keep=steps, trace=False)
         return list(found.kept.values())
@@ -75,12 +88,12 @@ class Paths(Measure):
 
 
 def apart(states: list[Tensor]) -> Tensor:
-    """How far apart states of the same inputs are, relative to their lengths: (inputs,) of (inputs, *state) each."""
+    """Return the mean distance between states over their mean norm, (inputs,), from (inputs, *state) each."""
     return limits_apart(states, [[state] for state in states])
 
 
 def limits_apart(ends: list[Tensor], orbits: list[list[Tensor]]) -> Tensor:
-    """The same of the sets of states that paths end in, each given by one state and by all of them."""
+    """Return the same for limits, each given by one of its states and by all of them."""
     flat = [end.flatten(1).double() for end in ends]
     between = torch.stack([_nearest(flat[i], orbits[j]) for i, j in combinations(range(len(flat)), 2)]).mean(0)
     return between / torch.stack([state.norm(dim=1) for state in flat]).mean(0)

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from equilibria.explorer.catalogue import DEFAULT_STEPS, Catalogue, CatalogueNet
-from equilibria.explorer.limits import Refused
-from equilibria.explorer.problem import Problem, SolveCache
-from equilibria.explorer.requests import parse_request
-from equilibria.explorer.server import PAGE, STREAMS, as_text
+from equilibria.explorer.jobs import as_text
+from equilibria.explorer.requests import Refused, parse_request
+from equilibria.explorer.server import PAGE, STREAMS
+from equilibria.explorer.solve_stream import Problem, SolveCache
 from equilibria.tasks import TASKS
 
 IMPORT = re.compile(r'(from|import) "(\.{1,2}/[^"]+)"')
