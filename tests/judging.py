@@ -3,6 +3,6 @@
 from equilibria.reproduction import FIGURES
 
 
-def verdicts(study: str, rows: list[dict]) -> list[str]:
+def verdicts(figure: str, rows: list[dict]) -> list[str]:
     """Of its claims, in their order."""
-    return [str(claim.verdict) for claim in FIGURES[study].claims(rows)]
+    return [str(claim.verdict) for claim in FIGURES[figure].claims(rows)]

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from small_study import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
+from small_figure import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
 
 from equilibria.cli import main
 from equilibria.reproduction import reproduce
@@ -53,9 +53,9 @@ class TestAgain:
 
     def test_a_changed_recipe_retrains_its_net_alone(self, copy, capsys):
         before, rows, events = files(copy / "smoke" / "nets"), blocks(copy), []
-        study = Small(rate=2e-3)
-        changed = study.plan(SMOKE)[2].net.recipe
-        outcome = reproduce([study], SMOKE, copy, workers=1, on_progress=events.append)
+        figure = Small(rate=2e-3)
+        changed = figure.plan(SMOKE)[2].net.recipe
+        outcome = reproduce([figure], SMOKE, copy, workers=1, on_progress=events.append)
         assert outcome.trained == [changed.id]
         assert outcome.measured == 2
         (outdated,) = [event for event in events if isinstance(event, OutdatedRows)]
@@ -76,7 +76,7 @@ class TestAgain:
         assert "small: 3 of its 6 measurements are of other nets, or of another version of the figure" in output
         assert "0 nets trained, 3 measurements made" in output
 
-    def test_measurements_of_another_study_are_used(self, copy):
+    def test_measurements_of_another_figure_are_used(self, copy):
         class Other(Small):
             name = "other"
 
@@ -122,8 +122,8 @@ class TestDisturbed:
         class Bad(Small):
             name = "bad"
 
-        studies = [Bad(measures=(Broken(), *Small().measures)), Small()]
-        outcome = reproduce(studies, SMOKE, copy, workers=1)
+        figures = [Bad(measures=(Broken(), *Small().measures)), Small()]
+        outcome = reproduce(figures, SMOKE, copy, workers=1)
         assert list(outcome.finished) == ["small"]
         reason = "3 of its measurements failed (Broken of unroll, depth 32, "
         assert outcome.failed["bad"].startswith(reason)
@@ -230,8 +230,8 @@ def test_the_list(copy, capsys):
 
 def test_a_profile_is_what_it_was(made):
     """Measured again here, in one process, a net gives the rows that a worker wrote."""
-    study = Small()
-    measure = study.measures[0]
+    figure = Small()
+    measure = figure.measures[0]
     assert isinstance(measure, Profile)
     recorded = next(block for block in blocks(made) if block["measure"] == measure.id)
     run = Run(made / "smoke" / "nets" / recorded["net"])

@@ -1,4 +1,4 @@
-"""The studies of mazes and of the smaller tasks: claims on rows whose truth is known, and the measures behind them."""
+"""The figures of mazes and of the smaller tasks: claims on rows whose truth is known, and the measures behind them."""
 
 import pytest
 import torch
@@ -130,8 +130,8 @@ def test_solvers_that_end_in_other_places_with_the_same_answers():
 
 @pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
 def test_error_falls_with_alignment(name):
-    study = FIGURES[name]
-    assert isinstance(study, ErrorByAlignment)
+    figure = FIGURES[name]
+    assert isinstance(figure, ErrorByAlignment)
 
     def rows(sign):
         return [
@@ -148,15 +148,15 @@ def test_error_falls_with_alignment(name):
                 "steps": 8,
             }
             for i in range(18)
-            for difficulty in study.difficulties
+            for difficulty in figure.difficulties
             for budget in ("large", "training")
         ]
 
     better = 1 if name == "blurry_mnist" else -1
     assert verdicts(name, rows(better))[:2] == ["holds", "does not hold"]  # centred AA goes the other way here
     assert verdicts(name, rows(-better))[:2] == ["does not hold", "holds"]
-    FigureCanvasAgg(study.draw(rows(better))).draw()
-    points = study.points(rows(better))
+    FigureCanvasAgg(figure.draw(rows(better))).draw()
+    points = figure.points(rows(better))
     assert [point["x"] for point in points.points] == pytest.approx([0.3 + 0.03 * i for i in range(18)])
 
 
@@ -199,16 +199,16 @@ def untrained():
     return recipe, recipe.build()
 
 
-def test_every_study_of_mazes_draws_what_it_measures():
+def test_every_figure_of_mazes_draws_what_it_measures():
     for name in ("stress_test", "training_convergence", "solver_residuals"):
-        study, blocks = FIGURES[name], {}
-        plan = study.plan(SMOKE)
+        figure, blocks = FIGURES[name], {}
+        plan = figure.plan(SMOKE)
         for net, measure in plan:
             rows = measure.rows(net.recipe.build(), net.recipe)
             blocks[net.id, measure.id] = Block(net.id, "", measure.id, measure.settings, rows)
         rows = add_net_columns(plan, blocks.values())
-        FigureCanvasAgg(study.draw(rows)).draw()
-        assert study.claims(rows)
+        FigureCanvasAgg(figure.draw(rows)).draw()
+        assert figure.claims(rows)
 
 
 def test_the_best_number_of_steps_is_the_best(untrained):

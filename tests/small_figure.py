@@ -1,4 +1,4 @@
-"""A figure of three nets that takes seconds; `python small_study.py reproduce small` is a command line with it."""
+"""A figure of three nets that takes seconds; `python small_figure.py reproduce small` is a command line with it."""
 
 import json
 import os
@@ -76,7 +76,7 @@ class Small(Figure):
 
     name = "small"
     places = (Place(Part.FIGURE, 0),)
-    title = "A <small> study"
+    title = "A <small> figure"
     setting = "Three nets & two measures."
     rate: float = 1e-3
     measures: tuple[Measure, ...] = (Profile((8,), 6, 2, 6, (4,)), Slow())

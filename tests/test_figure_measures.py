@@ -1,4 +1,4 @@
-"""What studies measure, on maps whose behaviour is known."""
+"""What figures measure, on maps whose behaviour is known."""
 
 import numpy as np
 import pytest

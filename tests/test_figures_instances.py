@@ -1,4 +1,4 @@
-"""The studies of single strings: claims on rows whose truth is known."""
+"""The figures of single strings: claims on rows whose truth is known."""
 
 from itertools import product
 

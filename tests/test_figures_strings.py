@@ -1,4 +1,4 @@
-"""The studies of prefix sums: claims on rows whose truth is known, and everything once with untrained nets."""
+"""The figures of prefix sums: claims on rows whose truth is known, and everything once with untrained nets."""
 
 import json
 import math
@@ -224,7 +224,7 @@ def test_metrics_claims_follow_the_numbers():
 # Everything together.
 
 
-def test_studies_share_their_nets_and_what_is_measured_of_them():
+def test_figures_share_their_nets_and_what_is_measured_of_them():
     scale = SCALES["laptop"]
     plans = {name: FIGURES[name].plan(scale) for name in NAMES}
     known = {net.id for net in string_nets(scale, *STRING_CATEGORIES, Category.LOCAL)}
@@ -238,12 +238,12 @@ def test_studies_share_their_nets_and_what_is_measured_of_them():
     assert blocks("interventions", "per_instance", "convergence_vs_pi") <= blocks("interventions_by_difficulty")
 
 
-def test_every_study_measures_draws_and_judges(tmp_path):
+def test_every_figure_measures_draws_and_judges(tmp_path):
     """With nets that have learned nothing, each trained once."""
     scale, blocks, runs = SCALES["smoke"], {}, {}
     for name in NAMES:
-        study = FIGURES[name]
-        plan = study.plan(scale)
+        figure = FIGURES[name]
+        plan = figure.plan(scale)
         for step in plan:
             recipe = step.net.recipe
             if recipe.id not in runs:
@@ -251,15 +251,15 @@ def test_every_study_measures_draws_and_judges(tmp_path):
             if (recipe.id, step.measure.id) not in blocks:
                 blocks[recipe.id, step.measure.id] = measure_block(runs[recipe.id].folder, step)
         rows = json.loads(json.dumps(add_net_columns(plan, blocks.values()), allow_nan=False))
-        drawn = study.draw(rows)
+        drawn = figure.draw(rows)
         drawn.set_dpi(40)
         canvas = FigureCanvasAgg(drawn)
         canvas.draw()
         assert np.ptp(np.asarray(canvas.buffer_rgba())) > 0  # not an empty page
-        claims = study.claims(rows)
+        claims = figure.claims(rows)
         assert claims
         assert all(claim.statement and claim.measured for claim in claims)
-        points = study.points(rows)
+        points = figure.points(rows)
         if points is not None:
             assert {point["net"] for point in points.points} <= set(runs)
             assert all(math.isfinite(point["x"]) and math.isfinite(point["y"]) for point in points.points)
