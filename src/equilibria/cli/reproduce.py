@@ -131,7 +131,7 @@ class Reproduce:
         return _print_check(checked, display.console, stopped=stop.is_set())
 
     def _migrate(self, scale: "Scale") -> int:
-        from equilibria.reproduction.engine.migrate import migrate
+        from equilibria.reproduction.migrate import migrate
 
         changed = migrate(self.out / scale.name)
         print(json.dumps([str(path) for path in changed]) if self.json else f"{len(changed)} files rewritten")
