@@ -219,23 +219,8 @@ def _after_unrolling(scale: Scale, gradient: Gradient) -> Recipe:
     )
 
 
-def digit_nets(scale: Scale) -> list[FigureNet]:
-    """Return the nets for blurry digits."""
-    return _dense_nets(scale, scale.digits, scale.digit_factors)
-
-
-def inversion_nets(scale: Scale) -> list[FigureNet]:
-    """Return the nets for matrix inversion."""
-    return _dense_nets(scale, scale.inversion, scale.inversion_factors)
-
-
-def edge_nets(scale: Scale) -> list[FigureNet]:
-    """Return the nets for edge copying."""
-    return _dense_nets(scale, scale.edges, scale.edge_factors)
-
-
-def _dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:
-    """Three ways to solve and differentiate, every depth and rate, with and without a norm, every seed."""
+def dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:
+    """Return nets with each way to solve and differentiate, depth, rate and seed, with and without a norm."""
     body = base.net
     assert isinstance(body, DenseNet | GraphNet)
     nets = []
