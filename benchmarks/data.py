@@ -3,8 +3,8 @@
     pip install -c constraints.txt '.[bench-data]'
     python benchmarks/data.py [--json FILE]
 
-Both carve depth-first mazes, choose two cells, find the path and draw the picture; theirs one at a time,
-as it is made to be used, ours a batch at a time.
+Both carve depth-first mazes, choose two cells, find the path and draw the picture; maze-dataset one maze at a time, as
+it is meant to be used, `Mazes` a batch at a time.
 """
 
 from collections.abc import Callable

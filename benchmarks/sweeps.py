@@ -1,9 +1,9 @@
-"""What a sweep gains, and what it costs per run.
+"""The speed-up of a sweep, and its overhead per run.
 
     python benchmarks/sweeps.py [--json FILE]
 
 24 short trainings of the same length, one thread each: one after another in this process, in a pool of one worker and
-in a pool of two. Needs two cores that have nothing else to do.
+in a pool of two. Needs two idle cores.
 """
 
 import tempfile

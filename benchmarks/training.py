@@ -1,9 +1,9 @@
-"""What training costs: beside a loop written by hand, per part of a step, and with half precision or compiled.
+"""The cost of training: against a loop written by hand, and with half precision or a compiled cell.
 
     python benchmarks/training.py [--json FILE]
 
-The loop by hand is what a user would write for the same step without this library: sample, iterate the cell,
-cross entropy, backward, clip, Adam. One thread; ratios inside one run.
+The loop by hand takes the same step without this library: sample, iterate the cell, cross entropy, backward, clip,
+Adam. One thread; ratios within one run.
 """
 
 import tempfile
@@ -23,13 +23,13 @@ if Machine.can_compile():
 
 
 def fixed(recipe: Recipe, depth: int = 16) -> Recipe:
-    """The same work at every step, so that two loops can be compared."""
+    """Return a recipe with the same work at every step, so that two loops can be compared."""
     optim = replace(recipe.optim, averaging=0.0, schedule="constant", warmup=0, steps=10**9)
     return replace(recipe, start=Zeros(), depth=Fixed(depth), optim=optim)
 
 
 def by_hand(recipe: Recipe):
-    """A plain PyTorch training loop for the recipe's net, task and optimiser."""
+    """Return a plain PyTorch training loop for the recipe's net, task and optimiser."""
     task, model = recipe.task, recipe.build()
     optimizer = torch.optim.Adam(model.parameters(), lr=recipe.optim.lr)
     rng = torch.Generator().manual_seed(0)
@@ -61,7 +61,7 @@ def ours(recipe: Recipe, machine: Machine = Machine(device="cpu")):
 
 
 def rate(recipe: Recipe) -> float:
-    """Training steps per second, as the recipe stands."""
+    """Return the training steps per second of a recipe."""
     trainer = Trainer(recipe)
     trainer.step()
     begin, steps = time.perf_counter(), 0
@@ -72,7 +72,7 @@ def rate(recipe: Recipe) -> float:
 
 
 def saving(recipe: Recipe) -> float:
-    """Milliseconds to write a state, disk included."""
+    """Return the milliseconds to write a state to disk."""
     trainer = Trainer(recipe)
     trainer.step()
     with tempfile.TemporaryDirectory() as folder:

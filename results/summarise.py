@@ -91,11 +91,16 @@ def recipes() -> str:
                 f"`{name}`",
                 f"{runs[0].summary['parameters']:,}",
                 span(run.summary["training_seconds"] / 60 for run in runs),
-                ABOUT.get(name, "") + "; ".join(reached(name, runs)),
+                ABOUT.get(name, "") + "; ".join(ends(list(reached(name, runs)))),
                 span((one["alignment"] for one in measured if one["alignment"] is not None), "{:.3f}"),
             )
         )
     return table(("recipe", "parameters", "minutes", "score", "AA"), rows)
+
+
+def ends(texts: Sequence[str]) -> Sequence[str]:
+    """The first and the last, which are the easiest and the hardest."""
+    return texts if len(texts) < 3 else (texts[0], texts[-1])
 
 
 def reached(name: str, runs: Sequence[Run]) -> Iterator[str]:
@@ -165,7 +170,18 @@ def quoted() -> str:
     rows = [(figure, claim, "") for figure, claim in judged() if claim.id in QUOTED.get(figure.name, ())]
     missing = {id_ for ids in QUOTED.values() for id_ in ids} - {claim.id for _, claim, _ in rows}
     assert not missing, f"QUOTED names claims that do not exist: {missing}"
-    return claim_table(rows)
+    return table(
+        ("in the paper", "claim", "measured", "verdict"),
+        ((figure.place, claim.statement, estimate(claim), claim.verdict) for figure, claim, _ in rows),
+    )
+
+
+def estimate(claim: Claim) -> str:
+    """The number of a claim with its interval."""
+    if claim.value is None:
+        return ""
+    interval = "" if claim.low is None or claim.high is None else f" [{claim.low:.3g}, {claim.high:.3g}]"
+    return f"{claim.value:.3g}{interval}"
 
 
 def claim_table(rows: Iterable[tuple[Figure, Claim, str]]) -> str:

@@ -261,6 +261,17 @@ def test_an_interval_covers_the_truth_as_often_as_it_says():
     assert 0.7 < sum(covered) / 200 < 0.87
 
 
+def test_a_bootstrap_takes_any_statistic_of_rows_and_the_block_size_does_not_matter(monkeypatch):
+    pairs = torch.randn(40, 2, generator=rng())
+    pairs[3, 1] = torch.nan
+    whole = bootstrap(pairs, lambda units: (units[..., 0] * units[..., 1]).mean(-1))
+    monkeypatch.setattr("equilibria.diagnostics.statistics.AT_ONCE", 500)
+    assert bootstrap(pairs, lambda units: (units[..., 0] * units[..., 1]).mean(-1)) == whole
+    assert whole.value == pytest.approx(pairs.prod(1).nanmean().item())
+    assert whole.examples == 39
+    assert math.isnan(bootstrap(pairs[:, 0], min_units=41).low)
+
+
 def test_an_interval_is_wider_at_a_higher_level_and_repeats():
     scores = normal(50, 1)[:, 0]
     narrow, wide = bootstrap(scores, level=0.5), bootstrap(scores, level=0.99)

@@ -47,7 +47,13 @@ def kill_when_two_are_running():
 
 threading.Thread(target=kill_when_two_are_running, daemon=True).start()
 there = {"address": cluster.address, "options": {"save_every": 0.5}}
-entries = sweep(recipes, out, execute=lambda jobs: run_on_ray(jobs, **there))
+seen = set()
+
+def note(entries):
+    seen.update(entry.recipe.seed for entry in entries if entry.state == "running" and entry.loss and entry.score)
+
+entries = sweep(recipes, out, execute=lambda jobs: run_on_ray(jobs, **there), on_progress=note)
+print("reported", sorted(seen), flush=True)
 print([entry.state for entry in entries], flush=True)
 cluster.shutdown()
 """
@@ -61,6 +67,7 @@ def test_a_node_that_dies_costs_nothing_but_time(tmp_path):
     assert finished.returncode == 0, finished.stderr[-3000:]
     assert "killed" in finished.stdout
     assert str(["finished"] * 4) in finished.stdout
+    assert "reported [0, 1, 2, 3]" in finished.stdout, "steps and scores, while they ran"
     for recipe in grid(base, {"seed": [0, 1, 2, 3]}):
         alone = train(recipe, tmp_path / "alone" / recipe.id)
         there = tmp_path / "runs" / recipe.id / "model.safetensors"

@@ -1,6 +1,8 @@
 """What a run's folder holds, and what is refused as one."""
 
 import json
+import math
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +13,7 @@ from small_run import RECIPE, Notes, interrupted
 
 import equilibria
 from equilibria import Anderson, Implicit
+from equilibria.cli import main
 from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, Run, find_runs, table, train
 from equilibria.training.measurement import Measurement, measure_final
 from equilibria.training.runs import AnotherRun, as_json, compare_measurements
@@ -156,3 +159,53 @@ def test_the_table_has_a_row_for_every_run_and_the_same_columns_in_each(tmp_path
     rows = {Path(row["folder"]).name: row for row in table(tmp_path)}
     assert "summary.json is damaged" in rows["finished"]["state"]
     assert rows["unfinished"]["state"] == "unfinished"
+
+
+@pytest.mark.parametrize("seconds", [math.nan, -1.0])
+def test_a_time_between_states_that_is_no_number_of_seconds_is_refused(tmp_path, seconds):
+    with pytest.raises(ValueError, match="save_every must be a number of seconds >= 0"):
+        train(RECIPE, tmp_path / "run", save_every=seconds)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["directory", "dangling link"])
+def test_a_state_that_cannot_be_read_is_passed_over(tmp_path, kind):
+    folder = tmp_path / "run"
+    interrupted(folder, 20)
+    newest = max(folder.glob("state-*"))
+    newest.unlink()
+    newest.mkdir() if kind == "directory" else newest.symlink_to(tmp_path / "nothing")
+    notes = Notes()
+    assert train(RECIPE, folder, on_progress=notes).finished
+    assert notes.first_step == 18
+    assert newest.name in notes.warnings[0]
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
+def test_nothing_outside_the_folder_is_written(tmp_path, name, kind):
+    folder, precious = tmp_path / "run", tmp_path / "precious"
+    precious.write_text("precious")
+    folder.mkdir()
+    path = folder / name
+    {"link": lambda: path.symlink_to(precious), "directory": path.mkdir, "pipe": lambda: os.mkfifo(path)}[kind]()
+    with pytest.raises(ValueError, match=rf"{name} is not a regular file; remove it"):
+        train(RECIPE, folder)
+    assert precious.read_text() == "precious"
+
+
+def test_a_damaged_run_does_not_hide_the_others(tmp_path, capsys):
+    short = replace(RECIPE, optim=Optim(steps=2, batch=4))
+    for name in ("good", "summary", "metrics", "recipe", "folder"):
+        train(short, tmp_path / name)
+    (tmp_path / "summary" / "summary.json").write_text("[]")
+    (tmp_path / "metrics" / "metrics.jsonl").write_text("[[/bold]]\n")
+    (tmp_path / "recipe" / "recipe.json").write_text("[1]")
+    (tmp_path / "folder" / "recipe.json").unlink()
+    (tmp_path / "folder" / "recipe.json").mkdir()
+    states = {Path(row["folder"]).name: row["state"] for row in table(tmp_path)}
+    assert states.pop("good") == "finished"
+    assert len(states) == 4
+    assert all(state.startswith("unreadable: ") for state in states.values())
+    assert main(["list", "runs", "--folder", str(tmp_path)]) == 0
+    assert "good" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Training: it learns, it can be stopped and gone on with to the last bit, and it keeps what the recipe asks for."""
+"""Training learns, resumes bit-identically, and keeps the weights that the recipe asks for."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,11 @@ from equilibria.io.folders import pack, unpack
 from equilibria.nets import ConvNet, DeepThinking, Feedforward
 from equilibria.tasks import EdgeCopy, Mazes, PrefixSum
 from equilibria.training import (
+    DEPTHS,
     EXTRAS,
+    Began,
+    Ended,
+    Evaluated,
     Evaluation,
     Fixed,
     Mixed,
@@ -21,6 +25,7 @@ from equilibria.training import (
     Projected,
     Recipe,
     StateNoise,
+    Stepped,
     Trainer,
     TrainingDiverged,
     Uniform,
@@ -214,3 +219,31 @@ def test_a_run_records_what_it_measured(tmp_path):
     assert run.summary["id"] == SMALL.id
     again = [measure(run.model(), SMALL.task, 6, SMALL.evaluation.budget(4), examples=12, alignment_examples=12)]
     assert again[0].score == pytest.approx(run.summary["measurements"][0]["score"])
+
+
+def test_every_event_is_reported_in_order(tmp_path):
+    events = []
+    train(SMALL, tmp_path / "run", on_progress=events.append)
+    assert events[0] == Began(0)
+    assert events[-1] == Ended()
+    assert [event.step for event in events if isinstance(event, Stepped)] == list(range(1, 13))
+    evaluated = [event for event in events if isinstance(event, Evaluated)]
+    assert [event.step for event in evaluated] == [4, 8, 12]
+    assert all([one.difficulty for one in event.measurements] == [6, 8] for event in evaluated)
+    seen = []
+
+    def fail(event):
+        seen.append(event)
+        if isinstance(event, Stepped):
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        train(SMALL, tmp_path / "failed", on_progress=fail)
+    assert seen[-1] == Ended(), "also if the training fails"
+
+
+@pytest.mark.parametrize("depth", [kind() for kind in DEPTHS.values()])
+def test_no_depth_exceeds_its_most(depth):
+    rng = torch.Generator().manual_seed(0)
+    drawn = [replace(depth, most=9).draw(rng) if depth.most == 256 else depth.draw(rng) for _ in range(2000)]
+    assert max(drawn) == (9 if depth.most == 256 else depth.most)

@@ -85,11 +85,12 @@ class ActiveSet:
 
     def _image(self, f: Callable[..., Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
         """z and f(z), (rows, n) each; in half precision, z as f saw it."""
-        state = z if self._is_flat and not self._is_half else self.unflatten(z)
+        if self._is_flat and not self._is_half:  # no conversions: a step costs little more than f
+            fz = f(z, *self._injection)
+            return z, fz if fz.dtype == z.dtype else self._flatten(fz)
+        state = self.unflatten(z)
         fz = f(state, *self._injection)
-        if self._is_half:
-            z = self._flatten(state)
-        return z, fz if self._is_flat and fz.dtype == z.dtype else self._flatten(fz)
+        return (self._flatten(state) if self._is_half else z), self._flatten(fz)
 
     def unflatten(self, z: Tensor) -> Tensor:
         """Flat rows, (rows, n), in the shape and dtype that f expects."""

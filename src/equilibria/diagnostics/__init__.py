@@ -14,10 +14,10 @@ from equilibria.diagnostics._trajectories import (
     random_plane,
     trajectories,
 )
+from equilibria.diagnostics.adapters._deep_thinking import from_deep_thinking
+from equilibria.diagnostics.adapters._functions import from_function, from_module
 from equilibria.diagnostics.adapters._model import as_model, check_model
-from equilibria.diagnostics.adapters.deep_thinking import from_deep_thinking
-from equilibria.diagnostics.adapters.functions import from_function, from_module
-from equilibria.diagnostics.adapters.torchdeq import from_torchdeq
+from equilibria.diagnostics.adapters._torchdeq import from_torchdeq
 from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.doctor._diagnose import diagnose

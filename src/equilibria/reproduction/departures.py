@@ -71,24 +71,20 @@ ALWAYS = (
 
 def departures(scale: Scale) -> list[Departure]:
     """Return every setting in which `scale` differs from the paper."""
-    return [*_recipes(scale), *_trial(scale), *ALWAYS]
+    return [*_compared(scale), *ALWAYS]
 
 
-def _recipes(scale: Scale) -> Iterator[Departure]:
+def _compared(scale: Scale) -> Iterator[Departure]:
+    both = (PAPER, scale)
     for task, (recipe, factors) in RECIPES.items():
-        yield from _differences(task, *(_flat(getattr(one, recipe)) for one in (PAPER, scale)))
+        yield from _differences(task, *(_flat(getattr(one, recipe)) for one in both))
         if factors:
-            varied = ({name: getattr(getattr(one, factors), name) for name in VARIED} for one in (PAPER, scale))
+            varied = ({name: getattr(getattr(one, factors), name) for name in VARIED} for one in both)
             yield from _differences(task, *varied)
-    yield from _differences(
-        "mazes", *({text: getattr(one, name) for name, text in MAZES.items()} for one in (PAPER, scale))
-    )
-    constant = ({"solver weights are constants": one.differentiated.constant_weights} for one in (PAPER, scale))
+    yield from _differences("mazes", *({text: getattr(one, name) for name, text in MAZES.items()} for one in both))
+    constant = ({"solver weights are constants": one.differentiated.constant_weights} for one in both)
     yield from _differences("backpropagation through Anderson steps", *constant)
-
-
-def _trial(scale: Scale) -> Iterator[Departure]:
-    trials = ({MEASURED[name]: value for name, value in one.trial._asdict().items()} for one in (PAPER, scale))
+    trials = ({MEASURED[name]: value for name, value in one.trial._asdict().items()} for one in both)
     yield from _differences("measured", *trials)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, cross_entropy, one_hot
 
-from equilibria.tasks.digits import Digits, load_digits
+from equilibria.tasks.digits import load_digits
 from equilibria.tasks.task import Batch, Task
 
 MEAN, SPREAD = 0.1307, 0.3081  # of the sharp training images
@@ -44,7 +43,7 @@ class BlurryMNIST(Task):
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
         """`n` different digits. Raises if there are not as many."""
         self.check(n, difficulty)
-        digits = _digits(self.folder)
+        digits = load_digits(self.folder)
         images, labels = (
             (digits.train_images, digits.train_labels)
             if self.split == "train"
@@ -88,8 +87,3 @@ def blurred(images: Tensor, sigma: float) -> Tensor:
         batch, side, width = images.shape
         images = conv1d(images.reshape(-1, 1, width), kernel, padding=reach).view(batch, side, width).mT
     return images
-
-
-@cache
-def _digits(folder: Path | None) -> Digits:
-    return load_digits(folder)

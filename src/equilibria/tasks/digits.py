@@ -5,6 +5,7 @@ and never installed. Its data file is a pickle of arrays whose bytes are known b
 from fixed offsets and nothing is unpickled.
 """
 
+import functools
 import gzip
 import os
 import struct
@@ -46,6 +47,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("EQUILIBRIA_CACHE", default))
 
 
+@functools.cache
 def load_digits(folder: Path | None = None) -> Digits:
     """Read the idx files, plain or gzipped, in `folder`, which defaults to the cache; download what is missing."""
     folder = folder or cache_folder() / "mnist"

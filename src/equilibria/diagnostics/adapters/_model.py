@@ -10,7 +10,7 @@ from equilibria.core._tree import take
 from equilibria.model import EquilibriumModel
 
 METHODS = {"init": "init(x) -> z", "step": "step(z, x) -> z", "readout": "readout(z) -> prediction"}
-SAME = 1e-3  # relative: how much the kernels for two batch sizes may differ
+KERNEL_TOLERANCE = 1e-3  # relative: how much the kernels for two batch sizes may differ
 ROWS_MIX = "rows must not influence each other; pass per-row data through x, and do not use batch norm"
 BATCH_DEPENDENT = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # in training mode, or random
 
@@ -132,7 +132,7 @@ def _check_rows(model: EquilibriumModel, z: Tensor, injection: tuple) -> None:
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
-    rtol = max(SAME, 16 * torch.finfo(one.dtype).eps)
+    rtol = max(KERNEL_TOLERANCE, 16 * torch.finfo(one.dtype).eps)
     size = other.abs().nan_to_num(0, 0, 0).max().item()
     return torch.allclose(one, other, rtol=rtol, atol=rtol * size, equal_nan=True)
 

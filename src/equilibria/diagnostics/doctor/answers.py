@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from equilibria.core.similarity import typical_norm, vectors
+from equilibria.diagnostics._sensitivity import ROUNDING
 
 CLOSE = 1e-2  # relative distance within which two lists of numbers are the same answer
 TIE = 1e-5  # relative difference within which the scores of two classes are equal
 LARGEST_ERROR = 0.15  # the most rounding error that is tolerated when answers are compared
-ROUNDING = 4  # times the precision of a prediction: the rounding error, which exceeds TIE in bfloat16
 SMALL = 1e-2  # share of the typical length below which a list of numbers is compared on this scale
 SAME = 0.99  # the share of answers that must stay the same
 

@@ -11,9 +11,9 @@ from equilibria.diagnostics.doctor.answers import SAME, Answers
 from equilibria.diagnostics.doctor.diagnosis import AnswerCurve
 from equilibria.diagnostics.statistics import bootstrap
 
-FEW = 0.05  # the share of diverging examples up to which only the others count
-LOSS = 0.02  # the least fall that is reported, relative to the score and to its range during the solve
-ROUNDING = 1e-3  # the least fall that is reported, absolute
+FEW_DIVERGING = 0.05  # the share of diverging examples up to which only the others count
+LEAST_RELATIVE_FALL = 0.02  # the least fall that is reported, relative to the score and to its range during the solve
+LEAST_FALL = 1e-3  # the least fall that is reported, absolute
 SIGNIFICANCE = 0.05  # probability of reporting a fall of scores that do not fall
 
 
@@ -41,7 +41,7 @@ class AnswerRecorder:
         """Summarise the answers, given the long-run behaviour of each example."""
         steps, kept, answers = self._steps, self._kept, self._answers
         diverged = run.regime == Regime.DIVERGENCE
-        counted = ~diverged if diverged.double().mean() <= FEW else torch.ones_like(diverged)
+        counted = ~diverged if diverged.double().mean() <= FEW_DIVERGING else torch.ones_like(diverged)
         scores = [score.double() for step in steps if (score := answers.score(kept[step])) is not None]
         last = kept[steps[-1]]
         return AnswerCurve(
@@ -78,7 +78,8 @@ def _best(steps: list[int], scores: list[Tensor], *, higher: bool) -> int | None
     if not math.isfinite(means[-1]):
         return steps[best]
     known = [means[i] for i in finite]
-    least = max(LOSS * (max(known) - min(known)), LOSS * max(abs(means[best]), abs(means[-1])), ROUNDING)
+    scale = max(max(known) - min(known), abs(means[best]), abs(means[-1]))
+    least = max(LEAST_RELATIVE_FALL * scale, LEAST_FALL)
     fall = (scores[best] - scores[-1]) * (1 if higher else -1)
     if fall.mean() <= least or bootstrap(fall, level=1 - 2 * SIGNIFICANCE / len(steps), resamples=4000).low <= 0:
         return None

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum, StrEnum
 
 from equilibria.diagnostics._convergence import UNSURE, Regime
+from equilibria.diagnostics.doctor.answers import SAME
 from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, AnswerCurve, DiagnosisVerdict
 from equilibria.diagnostics.doctor.limits import MARGIN, NEAR
 
@@ -14,7 +15,6 @@ CENTRED = 0.95  # the same for centred AA, which is lower
 DISTANCE = 0.15  # relative distance between limits; limits of equal length at AA .99 have .14
 INFLUENCE = 0.1  # share of the limits' variance below which the input hardly matters
 SOME = 0.05  # share of examples that is worth a sentence
-SAME = 0.99  # share of answers that must be the same
 
 
 class Behaviour(StrEnum):
@@ -29,10 +29,10 @@ class Behaviour(StrEnum):
     NOT_SETTLED = "not settled within the budget"
 
 
-class Outcome(IntEnum):
+class Reached(IntEnum):
     """Where restarts lead, from worst to best."""
 
-    DIVERGES = 0
+    NO_LIMIT = 0  # many restarts diverge
     OTHER_LIMIT = 1
     SAME_ANSWER = 2  # but another state
     SAME_LIMIT = 3
@@ -72,15 +72,15 @@ def judge(
         behaviour in (Behaviour.FIXED_POINT, Behaviour.COLLAPSE) and worst.arriving >= SAME
     )
     excuse = ""  # another explanation of different limits
-    if not early and outcome < Outcome.SAME_LIMIT and (random or _within_rounding(worst, contraction, precision)):
+    if not early and outcome < Reached.SAME_LIMIT and (random or _within_rounding(worst, contraction, precision)):
         excuse = "the random step" if random else "rounding in this precision"
     meaningless = behaviour is Behaviour.COLLAPSE and not start_matters  # one limit for all inputs and all starts
     if meaningless:
         independent = None
-    elif behaviour is Behaviour.DIVERGENCE or outcome is Outcome.DIVERGES:
+    elif behaviour is Behaviour.DIVERGENCE or outcome is Reached.NO_LIMIT:
         independent = False
     else:  # a start that still has an influence may lose it later
-        independent = True if outcome is Outcome.SAME_LIMIT else None if early or excuse else False
+        independent = True if outcome is Reached.SAME_LIMIT else None if early or excuse else False
     unsettled = curve.along_cycles > 1 - SAME
     enough = curve.last_change if curve.last_change < curve.steps[-1] and not unsettled else None
     more, about_steps = _more_steps(behaviour, independent, enough, curve)
@@ -103,15 +103,15 @@ def drop_false_collapse(
     return counts | ({Regime.FIXED_POINT: fixed} if fixed else {})
 
 
-def _outcome(row: AlignmentRow, usually_diverging: float) -> Outcome:
+def _outcome(row: AlignmentRow, usually_diverging: float) -> Reached:
     # An example that diverges from its usual start is lost twice: when restarted, and as the source of a swapped start.
     if row.diverged > (SOME + 2 * usually_diverging) * row.solves:
-        return Outcome.DIVERGES
+        return Reached.NO_LIMIT
     if not row.same_answer >= SAME:
-        return Outcome.OTHER_LIMIT
+        return Reached.OTHER_LIMIT
     centred = row.centred >= CENTRED or math.isnan(row.centred)  # NaN if all inputs are equal
     close = row.cosine >= PATH_INDEPENDENT and centred and row.distance <= DISTANCE
-    return Outcome.SAME_LIMIT if close else Outcome.SAME_ANSWER
+    return Reached.SAME_LIMIT if close else Reached.SAME_ANSWER
 
 
 def _lowest(row: AlignmentRow) -> float:
@@ -157,7 +157,7 @@ def _limit_sentence(
     behaviour: Behaviour,
     independent: bool | None,
     worst: AlignmentRow,
-    outcome: Outcome,
+    outcome: Reached,
     *,
     meaningless: bool,
     excuse: str,
@@ -166,7 +166,7 @@ def _limit_sentence(
     if behaviour is Behaviour.DIVERGENCE:
         share = f"{worst.diverged} of {worst.solves} restarts from {worst.start} cannot be compared"
         return f"It is not path independent: it diverges from its usual start ({share})."
-    if outcome is Outcome.DIVERGES:
+    if outcome is Reached.NO_LIMIT:
         return f"It is path dependent: {worst.diverged} of {worst.solves} restarts from {worst.start} diverge."
     centred = "" if math.isnan(worst.centred) else f"centred {worst.centred:.3f}, "
     score = (
@@ -183,9 +183,9 @@ def _limit_sentence(
         return f"Path independence cannot be determined: {excuse} alone may explain the distances (worst {score})."
     if independent is None:
         what = "the model settles" if unsettled else "restarts settle"
-        so_far = "; so far, the state depends on the start and the answer does not" * (outcome is Outcome.SAME_ANSWER)
+        so_far = "; so far, the state depends on the start and the answer does not" * (outcome is Reached.SAME_ANSWER)
         return f"Path independence cannot be determined before {what}{so_far} (worst {score})."
-    if outcome is Outcome.SAME_ANSWER:
+    if outcome is Reached.SAME_ANSWER:
         return f"It is path dependent: the state depends on the start, but the answer does not (worst {score})."
     return f"It is path dependent: restarts reach other limits (worst {score})."
 

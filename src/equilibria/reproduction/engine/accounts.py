@@ -27,10 +27,12 @@ class TrainedNet:
 
     @property
     def id(self) -> str:
+        """The id of its recipe."""
         return self.net.id
 
     @property
     def core_seconds(self) -> float:
+        """Seconds of training times threads."""
         return self.summary["training_seconds"] * self.summary.get("threads", 1)
 
 
@@ -46,6 +48,7 @@ class Cost:
 
     @property
     def total(self) -> float:
+        """Core-seconds of training and measuring."""
         return self.training + self.measuring
 
 
