@@ -45,7 +45,7 @@ def blocks(folder: Path) -> list[dict]:
 
 @dataclass(frozen=True)
 class Slow(Measure):
-    """The number of weights, after as many seconds as the environment says, so that there is time to disturb it."""
+    """The number of weights, after a delay that gives tests time to interrupt it."""
 
     unit: int = 1
 
@@ -60,7 +60,7 @@ class Slow(Measure):
 
 @dataclass(frozen=True)
 class Broken(Measure):
-    """Cannot be made."""
+    """A measurement that fails."""
 
     @property
     def fields(self):
@@ -72,7 +72,7 @@ class Broken(Measure):
 
 @dataclass(frozen=True)
 class Small(Figure):
-    """`rate` changes one of its nets; `measures` are all made of all nets."""
+    """`rate` changes one of its nets; all `measures` are made of all nets."""
 
     name = "small"
     places = (Place(Part.FIGURE, 0),)

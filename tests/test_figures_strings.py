@@ -81,7 +81,7 @@ def test_interventions_that_do_what_they_are_meant_to():
     assert verdicts("interventions", rows(-0.05, 0.01)) == ["does not hold"] * 6 + [one_trend] * 2
 
 
-def test_penalised_nets_that_fall_off_the_line_are_told():
+def test_penalised_nets_off_the_line_are_reported():
     off = [
         *nets("unroll", rising, rising),
         *nets("penalty", lambda i, _: rising(i) - 0.3, lambda i, _: rising(i) - 0.05),
@@ -89,7 +89,7 @@ def test_penalised_nets_that_fall_off_the_line_are_told():
     assert verdicts("interventions", off)[-1] == "does not hold"
 
 
-def test_effects_are_also_told_by_depth():
+def test_effects_are_also_reported_by_depth():
     of_the_shallow = lambda i, _: rising(i) + (0.1 if i % 2 == 0 else 0.0)  # noqa: E731
     first, *_ = FIGURES["interventions"].claims(
         [*nets("unroll", rising, rising), *nets("mixed", of_the_shallow, rising)]
@@ -97,8 +97,8 @@ def test_effects_are_also_told_by_depth():
     assert first.remark == "Depth 6: 0.1 [0.1, 0.1]. Depth 32: 0 [0, 0]."
 
 
-def test_pairs_are_of_the_same_configuration_in_whatever_order():
-    """Pairs differ by exactly .01, which only shows if each net is held against its like."""
+def test_pairs_have_the_same_configuration_in_any_order():
+    """Pairs differ by exactly .01, which shows only if each net is compared with its own configuration."""
     base = nets("unroll", rising, rising)
     promoted = nets("mixed", lambda i, _: rising(i) + 0.01, lambda i, _: rising(i) + 0.01)
     first, second, *_ = FIGURES["interventions"].claims([*base, *reversed(promoted)])
@@ -106,7 +106,7 @@ def test_pairs_are_of_the_same_configuration_in_whatever_order():
     assert second.high == pytest.approx(0.01)
 
 
-def test_interventions_without_effect_or_without_nets_cannot_be_told():
+def test_interventions_without_effect_or_without_nets_are_inconclusive():
     same = [
         row
         for i, category in enumerate(("unroll", "mixed", "random_depth", "penalty"))
