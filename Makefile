@@ -37,7 +37,7 @@ screenshots: $(READY) browser  # of the explorer, for the docs
 numbers: $(READY)  # in the README and the docs, from the results
 	$(BIN)/python results/summarise.py
 
-check-results: $(READY)  # measures every shipped net and every study again, without training
+check-results: $(READY)  # re-measures every shipped net and every figure, without training
 	ls -d results/*/*/seed-* | xargs -n 1 -P $$(getconf _NPROCESSORS_ONLN) $(BIN)/equilibria evaluate --check --threads 1
 	$(BIN)/equilibria reproduce --all --check
 

@@ -1,8 +1,8 @@
-"""What figures claim about rows that tests have made."""
+"""The verdicts of figures on artificial rows."""
 
 from equilibria.reproduction import FIGURES
 
 
-def verdicts(study: str, rows: list[dict]) -> list[str]:
-    """Of its claims, in their order."""
-    return [str(claim.verdict) for claim in FIGURES[study].claims(rows)]
+def verdicts(figure: str, rows: list[dict]) -> list[str]:
+    """Return the verdicts of a figure in the order of its claims."""
+    return [str(claim.verdict) for claim in FIGURES[figure].claims(rows)]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_study import COMMAND, SCRIPT, Small
+from small_figure import COMMAND, SCRIPT, Small
 
 from equilibria.reproduction import FIGURES
 

@@ -41,14 +41,14 @@ def test_the_rank_correlation_is_spearmans_with_ties(pairs):
         assert -1 <= found.low <= found.high <= 1
 
 
-def test_numbers_that_are_missing_are_left_out_with_their_partners():
+def test_pairs_with_missing_numbers_are_ignored():
     x, y = [1.0, 2, 3, 4, 5, 6, 7, math.nan], [2.0, 1, 4, 3, 6, 5, math.nan, 8]
     found = rank_correlation(x, y)
     assert found.examples == 6
     assert found.value == pytest.approx(spearman(x[:6], y[:6]))
 
 
-def test_intervals_contain_the_truth_about_as_often_as_they_say():
+def test_intervals_contain_the_truth_about_as_often_as_their_level_says():
     draw = np.random.default_rng(1)
     samples = [draw.normal(0.3, 1, 40) for _ in range(100)]
     found = [mean(list(sample)) for sample in samples]
@@ -71,7 +71,7 @@ def test_wilsons_interval():
     assert math.isnan(share(0, 0).value)
 
 
-def test_a_share_over_nets_is_as_unsure_as_the_less_sure_of_examples_and_nets():
+def test_a_share_over_nets_has_the_wider_of_both_intervals():
     agreeing, differing = [(9, 10)] * 8, [(10, 10)] * 6 + [(6, 10)] * 2
     assert share_over_nets(agreeing)[1:3] == share(72, 80)[1:3]
     assert share_over_nets(differing).low < share(72, 80).low
@@ -89,7 +89,7 @@ def test_a_gain_of_correlation():
     assert correlation_gain(x, noise, x, noise)[:3] == (0, 0, 0)
 
 
-def test_the_area_is_that_of_selective_answers_and_spans_nets():
+def test_the_area_is_the_auroc_with_an_interval_over_nets():
     draw = np.random.default_rng(0)
     nets = []
     for _ in range(8):
@@ -128,7 +128,7 @@ def test_a_verdict_needs_the_whole_interval_on_one_side(low, high, above, below)
     assert judge("id", "", estimate, below=0.0).verdict is below
 
 
-def test_few_units_and_none_at_all_are_no_evidence():
+def test_few_or_no_units_are_inconclusive():
     few = list(range(FEWEST - 1))
     for estimate in (mean(few), mean([]), rank_correlation(few, few), rank_correlation([], []), difference(few, few)):
         claim = judge("id", "", estimate, above=-100.0)
@@ -136,7 +136,7 @@ def test_few_units_and_none_at_all_are_no_evidence():
         assert claim.low is None
 
 
-def test_one_bound_and_no_more():
+def test_exactly_one_bound_is_required():
     with pytest.raises(ValueError, match="one bound"):
         judge("id", "", mean([1.0]), above=0.0, below=1.0)
     with pytest.raises(ValueError, match="one bound"):

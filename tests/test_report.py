@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from small_study import SMOKE, Small, blocks
+from small_figure import SMOKE, Small, blocks
 
 from equilibria.nets import DenseNet
 from equilibria.reproduction import FIGURES, SCALES, TableFigure, reproduce
@@ -52,7 +52,7 @@ def test_the_report_is_whole_and_on_its_own(made):
         for part in ("statement", "verdict", "measured", "paper", "remark"):
             assert claim[part] in words
     for fact in (
-        "A <small> study",
+        "A <small> figure",
         "Three nets & two measures.",
         f"The 1 of {len(FIGURES) + 1} figures and tables that are finished test 2 claims of the paper",
         "solver, depth 32",
@@ -68,9 +68,9 @@ class SmallTable(TableFigure, Small):
 
 
 def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch):
-    study = SmallTable()
-    reproduce([study], SMOKE, copy)
-    monkeypatch.setitem(FIGURES, "small", study)
+    figure = SmallTable()
+    reproduce([figure], SMOKE, copy)
+    monkeypatch.setitem(FIGURES, "small", figure)
     text = write_report(copy, SMOKE, FIGURES.values()).read_text()
     weights = blocks(copy)[1]["rows"][0]["weights"]
     assert f"<td>unroll, depth 32, group norm, rate 0.001</td><td>&lt;{weights}&gt;</td>" in text
@@ -78,7 +78,7 @@ def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch
     assert (copy / "smoke" / "small" / "figure.png").stat().st_size > 1000
 
 
-def test_a_note_about_a_study_is_in_the_report_and_stays(copy):
+def test_a_note_about_a_figure_is_in_the_report_and_stays(copy):
     (copy / "smoke" / "small" / "note.txt").write_text("It is too\nshort: 2 < 3.\n\nNothing else helps.\n")
     reproduce([Small()], SMOKE, copy)
     text = write_report(copy, SMOKE, FIGURES.values()).read_text()

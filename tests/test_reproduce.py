@@ -1,4 +1,4 @@
-"""A reproduction in real processes: what is done is not done again, whatever happened in between."""
+"""A reproduction in real processes: finished work is never repeated, also after interruptions."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from small_study import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
+from small_figure import COMMAND, SCRIPT, SMOKE, Broken, Slow, Small, blocks
 
 from equilibria.cli import main
 from equilibria.reproduction import reproduce
@@ -53,9 +53,9 @@ class TestAgain:
 
     def test_a_changed_recipe_retrains_its_net_alone(self, copy, capsys):
         before, rows, events = files(copy / "smoke" / "nets"), blocks(copy), []
-        study = Small(rate=2e-3)
-        changed = study.plan(SMOKE)[2].net.recipe
-        outcome = reproduce([study], SMOKE, copy, workers=1, on_progress=events.append)
+        figure = Small(rate=2e-3)
+        changed = figure.plan(SMOKE)[2].net.recipe
+        outcome = reproduce([figure], SMOKE, copy, workers=1, on_progress=events.append)
         assert outcome.trained == [changed.id]
         assert outcome.measured == 2
         (outdated,) = [event for event in events if isinstance(event, OutdatedRows)]
@@ -65,7 +65,7 @@ class TestAgain:
         same = [block for block in blocks(copy) if block["net"] != changed.id]
         assert same == [block for block in rows if block["net"] != rows[2]["net"]]
 
-    def test_rows_of_another_version_are_measured_again(self, copy, capsys):
+    def test_rows_of_another_version_are_re_measured(self, copy, capsys):
         path = copy / "smoke" / "small" / "rows.json"
         older = {"format": 2, "figure": "small", "measured": blocks(copy)}
         for block in older["measured"][1::2]:
@@ -76,7 +76,7 @@ class TestAgain:
         assert "small: 3 of its 6 measurements are of other nets, or of another version of the figure" in output
         assert "0 nets trained, 3 measurements made" in output
 
-    def test_measurements_of_another_study_are_used(self, copy):
+    def test_measurements_of_another_figure_are_used(self, copy):
         class Other(Small):
             name = "other"
 
@@ -104,7 +104,7 @@ class TestDisturbed:
         for name in ("claims.json", "figure.svg", "figure.png"):
             assert (tmp_path / "smoke/small" / name).read_bytes() == (made / "smoke/small" / name).read_bytes()
 
-    def test_control_c_saves_and_the_same_command_goes_on(self, made, tmp_path):
+    def test_control_c_saves_and_the_same_command_resumes(self, made, tmp_path):
         shutil.copytree(made / "smoke" / "nets", tmp_path / "smoke" / "nets")
         command = [sys.executable, SCRIPT, *COMMAND, tmp_path]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=SLOWLY)
@@ -118,17 +118,17 @@ class TestDisturbed:
         assert 0 < len(known) < 6
         assert known == without_times(blocks(made))[: len(known)]
 
-    def test_a_measurement_that_fails_takes_no_other_with_it(self, copy):
+    def test_a_failed_measurement_does_not_affect_the_others(self, copy):
         class Bad(Small):
             name = "bad"
 
-        studies = [Bad(measures=(Broken(), *Small().measures)), Small()]
-        outcome = reproduce(studies, SMOKE, copy, workers=1)
+        figures = [Bad(measures=(Broken(), *Small().measures)), Small()]
+        outcome = reproduce(figures, SMOKE, copy, workers=1)
         assert list(outcome.finished) == ["small"]
         reason = "3 of its measurements failed (Broken of unroll, depth 32, "
         assert outcome.failed["bad"].startswith(reason)
 
-    def test_a_figure_that_cannot_be_drawn_keeps_no_other_from_it(self, copy):
+    def test_a_figure_that_cannot_be_drawn_does_not_affect_the_others(self, copy):
         class Undrawn(Small):
             name = "undrawn"
 
@@ -162,7 +162,7 @@ class TestCheck:
         assert "4 of 6 measurements repeated: all numbers agree" in capsys.readouterr().out
         assert files(copy) == before, "a check writes nothing"
 
-    def test_what_was_tampered_with_is_told(self, copy, capsys):
+    def test_changed_files_are_reported(self, copy, capsys):
         folder = copy / "smoke" / "small"
         rows = json.loads((folder / "rows.json").read_text())
         measured = rows["measured"]
@@ -187,8 +187,8 @@ class TestCheck:
         ):
             assert any(re.match(words, sentence) for sentence in told["wrong"]["small"]), (words, told)
 
-    def test_claims_must_not_turn_round(self, copy, capsys):
-        """Rows and claims that fit each other, and none of them is what the nets give."""
+    def test_reversed_claims_are_reported(self, copy, capsys):
+        """The rows and claims agree with each other but not with the nets."""
         folder = copy / "smoke" / "small"
         rows = json.loads((folder / "rows.json").read_text())
         profiles = [block["rows"][0] for block in rows["measured"] if "alignment" in block["rows"][0]]
@@ -229,9 +229,9 @@ def test_the_list(copy, capsys):
 
 
 def test_a_profile_is_what_it_was(made):
-    """Measured again here, in one process, a net gives the rows that a worker wrote."""
-    study = Small()
-    measure = study.measures[0]
+    """Re-measured in this process, a net gives the rows that a worker wrote."""
+    figure = Small()
+    measure = figure.measures[0]
     assert isinstance(measure, Profile)
     recorded = next(block for block in blocks(made) if block["measure"] == measure.id)
     run = Run(made / "smoke" / "nets" / recorded["net"])

@@ -1,4 +1,4 @@
-"""The paper's own settings can be trained."""
+"""The paper's own settings can be trained, and its figures can be selected."""
 
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ def _kind(recipe: Recipe) -> tuple:
 
 
 def test_every_kind_of_net_of_the_paper_takes_a_training_step():
-    """Of two examples, and mazes of 5x5; nets with a pretraining take a step of what comes after it too."""
+    """With two examples, and mazes of 5x5. Nets with a pretraining also take a step of what follows it."""
     scale = SCALES["paper"]
-    recipes = [step.net.recipe for study in FIGURES.values() for step in study.plan(scale)]
+    recipes = [step.net.recipe for figure in FIGURES.values() for step in figure.plan(scale)]
     kinds = {_kind(recipe): recipe for recipe in recipes}
     for recipe in kinds.values():
         assert Recipe.from_json(recipe.to_json()) == recipe

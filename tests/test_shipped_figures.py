@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from equilibria.cli import main
 from equilibria.reproduction import FIGURES, SCALES, FigureNet, figures
 from equilibria.reproduction.engine.check import check
-from equilibria.reproduction.engine.migrate import ATTACKS, migrate
 from equilibria.reproduction.engine.report import render_report
 from equilibria.reproduction.engine.store import Store, add_net_columns
+from equilibria.reproduction.migrate import ATTACKS, migrate
 
 RESULTS = Path(__file__).parent.parent / "results"
 LAPTOP = SCALES["laptop"]
@@ -167,6 +168,14 @@ def test_migrated_results_are_the_shipped_ones(former):
         now, shipped = (json.loads((folder / name).read_text()) for folder in (former, STORE.folder / "metrics"))
         assert now == shipped
     assert migrate(former.parent) == []
+
+
+def test_the_command_migrates_the_scale(former, capsys):
+    command = ["reproduce", "--migrate", "--out", str(former.parent.parent)]
+    assert main(command) == 0
+    assert "2 files rewritten" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
 
 
 def test_formats_of_the_future_are_refused_and_nothing_is_written(former):

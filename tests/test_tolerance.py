@@ -1,4 +1,4 @@
-"""Numbers that are measured again may differ as rounding makes them differ, and no further."""
+"""Re-measured numbers may differ by rounding, and no further."""
 
 import math
 import random
@@ -46,7 +46,7 @@ ROW = {
     ],
     ids=str,
 )
-def test_what_rounding_does_is_allowed(change):
+def test_differences_by_rounding_are_allowed(change):
     assert differences(FIELDS, [ROW], [ROW | change]) == []
 
 
@@ -74,13 +74,13 @@ def test_what_rounding_does_is_allowed(change):
     ],
     ids=str,
 )
-def test_what_it_does_not_do_is_told(change, words):
+def test_larger_differences_are_reported(change, words):
     (sentence,) = differences(FIELDS, [ROW], [ROW | change])
     assert words in sentence
 
 
 def measured(seed: int, *, settling: float, shift: float = 0.0, examples: int = 40) -> dict[str, Any]:
-    """A row of a net with its own instances; the ends of solves that do not settle depend on the seed as well."""
+    """A row of a net on fixed instances. The limits of unsettled solves depend on the seed as well."""
     fixed, drawn = random.Random(1), random.Random(seed)
     easy = [fixed.random() < settling for _ in range(examples)]
     scores = torch.tensor([float((fixed if one else drawn).random() < 0.1) for one in easy])
@@ -103,23 +103,23 @@ def measured(seed: int, *, settling: float, shift: float = 0.0, examples: int = 
 
 
 @pytest.mark.parametrize("settling", [0.0, 0.3, 0.7, 0.95, 1.0])
-def test_ends_that_are_drawn_again_are_allowed(settling):
+def test_other_limits_of_unsettled_solves_are_allowed(settling):
     for first in range(0, 1000, 2):
         pair = [measured(seed, settling=settling) for seed in (first, first + 1)]
         assert differences(FIELDS, pair[:1], pair[1:]) == []
 
 
 @pytest.mark.parametrize(("settling", "shift"), [(0.0, 12.0), (0.7, 10.0), (0.95, 5.0), (1.0, 1.2)])
-def test_more_than_that_is_told(settling, shift):
-    """The fewer solves are left that do not settle, the less."""
+def test_larger_shifts_are_reported(settling, shift):
+    """The fewer solves are unsettled, the smaller is the tolerance."""
     for seed in range(1, 50):
         found = differences(FIELDS, [measured(0, settling=settling)], [measured(seed, settling=settling, shift=shift)])
         assert any("score is" in one for one in found)
         assert any("alignment is" in one for one in found)
 
 
-def test_draws_have_the_standard_error_that_is_said():
-    """The means of many draws differ as much as one draw says; of half of them that are unsettled, so do all."""
+def test_the_rounding_error_is_the_standard_error_of_repeated_draws():
+    """One draw predicts how much the means of many draws differ. Twice the unsettled examples count."""
     generator = torch.Generator().manual_seed(0)
     every, half = torch.ones(400, dtype=torch.bool), torch.arange(400) % 2 == 0
     fixed = torch.randn(400, generator=generator)
@@ -136,14 +136,14 @@ def test_draws_have_the_standard_error_that_is_said():
     assert rounding_stderr(draws[0], ~every) == 0
 
 
-def test_none_of_many_may_be_chance():
-    """A share of 1 in 42 gives none of 40 more often than not."""
+def test_zero_of_many_may_be_chance():
+    """With a share of 1 in 42, none of 40 is no surprise."""
     none, unsettled = torch.zeros(40), torch.ones(40, dtype=torch.bool)
     assert rounding_stderr(none, unsettled) == rounding_stderr(1 - none, unsettled) == 0.024
     assert rounding_stderr(none, ~unsettled) == 0
 
 
-def test_errors_are_compared_with_themselves():
+def test_errors_are_compared_relative_to_their_size():
     small = {"score": 1e-5, "examples": 100}
     assert differences(FIELDS, [small], [{"score": 1.04e-5, "examples": 100}], errors=True) == []
     assert differences(FIELDS, [small], [{"score": 2e-5, "examples": 100}], errors=True)

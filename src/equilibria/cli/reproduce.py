@@ -23,7 +23,7 @@ from equilibria.training import Entry, Machine
 from equilibria.training._sweep import seconds_left
 
 if TYPE_CHECKING:  # the figures need scipy.stats and matplotlib, which are slow to import
-    from equilibria.reproduction import Claim, Figure, Outcome, Scale
+    from equilibria.reproduction import Claim, Figure, ReproductionResult, Scale
     from equilibria.reproduction.engine.check import Checked
     from equilibria.reproduction.engine.run import ReproductionEvent
 
@@ -131,7 +131,7 @@ class Reproduce:
         return _print_check(checked, display.console, stopped=stop.is_set())
 
     def _migrate(self, scale: "Scale") -> int:
-        from equilibria.reproduction.engine.migrate import migrate
+        from equilibria.reproduction.migrate import migrate
 
         changed = migrate(self.out / scale.name)
         print(json.dumps([str(path) for path in changed]) if self.json else f"{len(changed)} files rewritten")
@@ -207,7 +207,7 @@ class _Display:
             self.console.print("; ".join(filter(None, [f"measured {done} of {of}", words])))
 
 
-def _verdict_table(outcome: "Outcome", figures: Sequence["Figure"]) -> Table:
+def _verdict_table(outcome: "ReproductionResult", figures: Sequence["Figure"]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("figure", no_wrap=True)
     table.add_column("in the paper")  # may take two lines

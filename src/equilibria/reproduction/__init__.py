@@ -3,7 +3,7 @@
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict
 from equilibria.reproduction.engine.compare import Field, Kind, Row
 from equilibria.reproduction.engine.figure import Figure, FigureNet, Measure, Part, Place, Planned, TableFigure
-from equilibria.reproduction.engine.run import Outcome, reproduce
+from equilibria.reproduction.engine.run import ReproductionResult, reproduce
 from equilibria.reproduction.figures import FIGURES, find_figures
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import SCALES, Scale
@@ -18,10 +18,10 @@ __all__ = [
     "FigureNet",
     "Kind",
     "Measure",
-    "Outcome",
     "Part",
     "Place",
     "Planned",
+    "ReproductionResult",
     "Row",
     "Scale",
     "Source",

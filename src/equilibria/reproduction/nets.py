@@ -68,24 +68,20 @@ MAZE_CATEGORIES = (  # in the order in which figures show them
 
 
 def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> FigureNet:
-    """Read the facts about a net from its recipe.
+    """Read the facts about a net from its recipe, and name the recipe after them for the progress of its training.
 
     Args:
         depth: Defaults to the layers of a feedforward net, and to the training depth of other nets.
     """
     body, layers = (recipe.net.body, recipe.net.depth) if isinstance(recipe.net, Feedforward) else (recipe.net, 0)
-    return FigureNet(
+    net = FigureNet(
         category,
         recipe,
         depth or layers or recipe.depth.most,
         weight_norm=isinstance(body, ConvNet | DenseNet) and body.weight_norm,
         norm=body.norm if isinstance(body, ConvNet | DenseNet | GraphNet) else "none",
     )
-
-
-def _named(net: FigureNet) -> FigureNet:
-    """Name the recipe, for the progress of its training."""
-    return replace(net, recipe=replace(net.recipe, name=f"{net.task}: {net.label}"))
+    return replace(net, recipe=replace(recipe, name=f"{net.task}: {net.label}"))
 
 
 def in_way(recipe: Recipe, way: Category, *, through: Solver) -> Recipe:
@@ -110,16 +106,15 @@ def string_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
 
 
 def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
-    base, factors, mixed = scale.strings, scale.string_factors, category is Category.MIXED
-    if category in (Category.LOCAL, Category.LOCAL_PLAIN):
-        # The shallow nets from mixed starts with longer trainings and another norm. Group norm averages over
-        # positions, so that distant ones see each other in one step.
-        base, mixed = scale.free_strings, True
-        factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
+    local, factors = category in (Category.LOCAL, Category.LOCAL_PLAIN), scale.string_factors
+    base = scale.free_strings if local else scale.strings
     body = base.net
     assert isinstance(body, ConvNet)
-    if category in (Category.LOCAL, Category.LOCAL_PLAIN):
+    if local:
+        # The shallow nets from mixed starts with longer trainings and another norm. Group norm averages over
+        # positions, so that distant ones see each other in one step.
         body = replace(body, norm="channel")
+        factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
     nets = []
     for (depth, random), weight_norm, rate in product(
         zip(factors.depths, factors.random_depths, strict=True), (False, True), factors.rates
@@ -130,7 +125,7 @@ def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
             depth=Fixed(depth),
             optim=replace(base.optim, lr=rate),
         )
-        if mixed:
+        if local or category is Category.MIXED:
             recipe = replace(recipe, start=Mixed())
         elif category is Category.RANDOM_DEPTH:
             recipe = replace(recipe, depth=random)
@@ -138,7 +133,7 @@ def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
             recipe = replace(recipe, extras=(AlignmentPenalty(normalise=True),))
         else:
             recipe = in_way(recipe, category, through=scale.differentiated)
-        nets.append(_named(figure_net(category, recipe, depth)))
+        nets.append(figure_net(category, recipe, depth))
     return nets
 
 
@@ -157,12 +152,12 @@ def free_string_net(scale: Scale) -> FigureNet:
         start=Projected(),
         depth=Fixed(max(scale.string_factors.depths)),
     )
-    return _named(figure_net(Category.NO_INJECTION, recipe))
+    return figure_net(Category.NO_INJECTION, recipe)
 
 
 def maze_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
     """Return the maze nets of some categories, one each."""
-    return [_named(figure_net(category, maze_recipe(scale, category))) for category in categories]
+    return [figure_net(category, maze_recipe(scale, category)) for category in categories]
 
 
 def maze_recipe(scale: Scale, category: Category) -> Recipe:
@@ -219,28 +214,13 @@ def _after_unrolling(scale: Scale, gradient: Gradient) -> Recipe:
     )
 
 
-def digit_nets(scale: Scale) -> list[FigureNet]:
-    """Return the nets for blurry digits."""
-    return _dense_nets(scale, scale.digits, scale.digit_factors)
-
-
-def inversion_nets(scale: Scale) -> list[FigureNet]:
-    """Return the nets for matrix inversion."""
-    return _dense_nets(scale, scale.inversion, scale.inversion_factors)
-
-
-def edge_nets(scale: Scale) -> list[FigureNet]:
-    """Return the nets for edge copying."""
-    return _dense_nets(scale, scale.edges, scale.edge_factors)
-
-
-def _dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:
-    """Three ways to solve and differentiate, every depth and rate, with and without a norm, every seed."""
+def dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:
+    """Return nets with each way to solve and differentiate, depth, rate and seed, with and without a norm."""
     body = base.net
     assert isinstance(body, DenseNet | GraphNet)
     nets = []
     for way, depth, rate, norm, seed in product(WAYS, factors.depths, factors.rates, ("layer", "none"), factors.seeds):
         optim = replace(base.optim, lr=rate)
         recipe = replace(base, net=replace(body, norm=norm), depth=Fixed(depth), optim=optim, seed=seed)
-        nets.append(_named(figure_net(way, in_way(recipe, way, through=scale.differentiated))))
+        nets.append(figure_net(way, in_way(recipe, way, through=scale.differentiated)))
     return nets

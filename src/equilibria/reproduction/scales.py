@@ -1,11 +1,11 @@
-"""Three sizes of the same reproduction: for tests, for a laptop, and the paper's own."""
+"""Three scales of the reproduction: for tests, for a laptop, and the paper's own."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from equilibria.nets import ConvNet, DenseNet, GraphNet
+from equilibria.nets import ConvNet, DenseNet, GraphNet, Net
 from equilibria.solvers import Anderson
-from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
+from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
 from equilibria.training import RECIPES, Recipe
 from equilibria.training.depths import Depth, Fixed, Uniform
 from equilibria.training.recipe import Evaluation, Optim
@@ -16,19 +16,19 @@ class Factors(NamedTuple):
 
     rates: tuple[float, ...]
     depths: tuple[int, ...] = (6, 32)
-    random_depths: tuple[Depth, ...] = (Uniform(3, 63), Uniform(32, 64))  # in the places of `depths`
+    random_depths: tuple[Depth, ...] = (Uniform(3, 63), Uniform(32, 64))  # instead of `depths`, one for each
     seeds: tuple[int, ...] = (0,)
 
 
 class Trial(NamedTuple):
-    """How much is measured of each net."""
+    """How much is measured."""
 
     strings: int  # of each length
     steps: int  # of the large budget for strings
     mazes: tuple[int, ...]  # of each of the sizes 9, 13, 25, 31, 59
     maze_steps: tuple[int, ...]  # the large budget for each
-    aligned_mazes: int  # of each size, that get an AA score
-    restarts: int  # starts of an AA score
+    aligned_mazes: int  # mazes of each size with an AA score
+    restarts: int  # of an AA score
     attacked: int  # examples of Table 1
     attacked_steps: int  # of the path-independent nets there
     updates: int  # of L-BFGS
@@ -40,17 +40,17 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """The recipes that everything else is derived from, and how much is measured."""
+    """The recipes that all nets are derived from, and how much is measured."""
 
     name: str
     summary: str
     strings: Recipe  # unrolled from zero, backpropagated: the baseline of the prefix sums
     string_factors: Factors
-    differentiated: Anderson  # that nets backpropagate through, where they use one
-    free_strings: Recipe  # what the net without injection is made of
-    mazes: Recipe  # unrolled from zero, backpropagated: what the categories of maze nets change
-    settled_mazes: Recipe  # the net that is most path independent
-    path_dependent_mazes: Recipe  # and those that are least
+    differentiated: Anderson  # the solver that nets backpropagate through
+    free_strings: Recipe  # the base of the net without injection
+    mazes: Recipe  # unrolled from zero, backpropagated: the base of the maze nets
+    settled_mazes: Recipe  # the most path-independent net
+    path_dependent_mazes: Recipe  # the least path-independent nets
     path_dependent_strings: Recipe
     shallow: int  # layers of the shallow maze nets, and of the deep ones
     deep: int
@@ -66,206 +66,172 @@ class Scale:
     trial: Trial
 
 
-def _paper() -> Scale:
-    steps = Optim(steps=30_000, batch=150, lr=1e-3, schedule="steps")
-    epochs = Optim(steps=150_000, batch=50, lr=1e-3, schedule="steps", drops=(2 / 3,), drop=0.1)
-    strings = Recipe(
-        task=PrefixSum(),
-        net=ConvNet(width=64, injection="add", norm="group"),
-        depth=Fixed(32),
-        optim=steps,
-        pool=10_000,
-        evaluation=Evaluation(finally_at=((32, 32, 1000, 100),)),
-        source="paper, Appendix C; the width is not given there",
-    )
-    mazes = Recipe(
-        task=Mazes(),
-        net=ConvNet(width=128, injection="concat", blocks=2, norm="none", weight_norm=True, readout=3),
-        depth=Fixed(32),
-        optim=epochs,
-        pool=50_000,
-        select="best",
-        evaluation=Evaluation(at=((9, 50),), every=1000, examples=500, finally_at=((9, 50, 1000, 100),)),
-        source="paper, Appendix C",
-    )
-    return Scale(
-        name="paper",
-        summary="the paper's own settings: hours for a net, on a GPU",
-        strings=strings,
-        string_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
-        differentiated=Anderson(memory=3),  # Appendix C
-        free_strings=strings,
-        mazes=mazes,
-        settled_mazes=mazes,
-        path_dependent_mazes=replace(mazes, name="mazes, path dependent", depth=Fixed(8)),
-        path_dependent_strings=replace(strings, name="prefix sums, path dependent", depth=Fixed(15)),
-        shallow=8,
-        deep=32,
-        implicit_steps=100_000,
-        implicit_depth=40,
-        implicit_rate=1e-3,
-        digits=Recipe(
-            task=BlurryMNIST(),
-            net=DenseNet(width=512),
-            optim=replace(steps, batch=128),
-            evaluation=Evaluation(finally_at=((2.0, 100, 10_000, 100),)),
-            source="paper, Appendix H; the width is not given there",
-        ),
-        digit_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
-        inversion=Recipe(
-            task=MatrixInversion(),
-            net=DenseNet(width=512),
-            optim=replace(steps, batch=128),
-            evaluation=Evaluation(finally_at=((0.5, 100, 1000, 100),)),
-            source="paper, Appendix I",
-        ),
-        inversion_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
-        edges=Recipe(
-            task=EdgeCopy(),
-            net=GraphNet(width=128),
-            optim=replace(steps, batch=128),
-            evaluation=Evaluation(finally_at=((10, 100, 1000, 100),)),
-            source="paper, Appendix J; the width is not given there",
-        ),
-        edge_factors=Factors(rates=(1e-3, 3.3e-4, 1e-4), seeds=(0, 1)),
-        trial=Trial(
-            strings=300,
-            steps=512,
-            mazes=(500, 500, 500, 500, 500),
-            maze_steps=(50, 100, 400, 600, 800),
-            aligned_mazes=500,
-            restarts=10,
-            attacked=500,
-            attacked_steps=500,
-            updates=50,
-            solver_examples=100,
-            solver_runs=10,
-            solver_steps=200,
-            vectors=1000,
-        ),
-    )
+def _vectors(task: Task, net: Net, difficulty: int | float, examples: int, source: str) -> Recipe:
+    """The paper's training of nets for digits, matrices or graphs."""
+    evaluation = Evaluation(finally_at=((difficulty, 100, examples, 100),))
+    return Recipe(task=task, net=net, optim=replace(_STEPS, batch=128), evaluation=evaluation, source=source)
 
 
-def _laptop(paper: Scale) -> Scale:
-    """Narrower nets and fewer steps at higher rates."""
-    short = Optim(steps=600, batch=64, lr=3e-3, schedule="steps")
-    strings = replace(
-        paper.strings,
-        net=ConvNet(width=32, injection="add", norm="group"),
-        optim=short,
-        evaluation=Evaluation(finally_at=((32, 32, 200, 0),)),
-        source="paper, Appendix C, with fewer and smaller steps at higher rates",
-    )
-    return Scale(
-        name="laptop",
-        summary="small nets and short trainings, for two cores without a GPU",
-        strings=strings,
-        string_factors=Factors(rates=(3e-3, 1e-3, 3e-4)),
-        differentiated=Anderson(memory=3, constant_weights=True),  # otherwise string nets of 32 steps do not learn
-        free_strings=replace(  # with group norm, in 900 steps at this rate, it does not learn
-            strings,
-            net=ConvNet(width=32, injection="add", norm="channel"),
-            optim=replace(short, steps=3000, lr=1e-3),
-        ),
-        mazes=replace(
-            paper.mazes,
-            net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2, padding="circular"),
-            depth=Fixed(24),
-            optim=Optim(steps=1200, batch=32, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
-            pool=0,
-            evaluation=Evaluation(at=((9, 50), (13, 100)), every=300, examples=100, finally_at=((9, 50, 200, 0),)),
-            source="paper, Appendix C, with a small net at half the resolution and a short training",
-        ),
-        settled_mazes=RECIPES["mazes/fast"],
-        path_dependent_mazes=RECIPES["mazes/path_dependent"],
-        path_dependent_strings=RECIPES["prefix_sum/path_dependent"],
-        shallow=8,
-        deep=24,
-        implicit_steps=200,
-        implicit_depth=40,
-        implicit_rate=3e-5,
-        digits=replace(
-            paper.digits,
-            net=DenseNet(width=128),
-            optim=replace(short, steps=2400, batch=128, lr=1e-3),
-            evaluation=Evaluation(finally_at=((2.0, 100, 2000, 0),)),
-        ),
-        digit_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
-        inversion=replace(
-            paper.inversion,
-            net=DenseNet(width=128),
-            optim=replace(short, steps=1200, lr=1e-3),
-            evaluation=Evaluation(finally_at=((0.5, 100, 500, 0),)),
-        ),
-        inversion_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
-        edges=replace(
-            paper.edges,
-            net=GraphNet(width=32),
-            optim=replace(short, steps=500, lr=1e-3),
-            evaluation=Evaluation(finally_at=((10, 100, 500, 0),)),
-        ),
-        edge_factors=Factors(rates=(3e-3, 1e-3, 3.3e-4), depths=(8,), seeds=(0, 1)),
-        trial=paper.trial._replace(
-            strings=40, mazes=(500, 500, 200, 40, 12), aligned_mazes=30, restarts=4, vectors=300
-        ),
-    )
+_STEPS = Optim(steps=30_000, batch=150, lr=1e-3, schedule="steps")
+_STRINGS = Recipe(
+    task=PrefixSum(),
+    net=ConvNet(width=64, injection="add", norm="group"),
+    depth=Fixed(32),
+    optim=_STEPS,
+    pool=10_000,
+    evaluation=Evaluation(finally_at=((32, 32, 1000, 100),)),
+    source="paper, Appendix C; the width is not given there",
+)
+_MAZES = Recipe(
+    task=Mazes(),
+    net=ConvNet(width=128, injection="concat", blocks=2, norm="none", weight_norm=True, readout=3),
+    depth=Fixed(32),
+    optim=Optim(steps=150_000, batch=50, lr=1e-3, schedule="steps", drops=(2 / 3,), drop=0.1),
+    pool=50_000,
+    select="best",
+    evaluation=Evaluation(at=((9, 50),), every=1000, examples=500, finally_at=((9, 50, 1000, 100),)),
+    source="paper, Appendix C",
+)
+PAPER = Scale(
+    name="paper",
+    summary="the paper's own settings: hours for a net, on a GPU",
+    strings=_STRINGS,
+    string_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+    differentiated=Anderson(memory=3),  # Appendix C
+    free_strings=_STRINGS,
+    mazes=_MAZES,
+    settled_mazes=_MAZES,
+    path_dependent_mazes=replace(_MAZES, name="mazes, path dependent", depth=Fixed(8)),
+    path_dependent_strings=replace(_STRINGS, name="prefix sums, path dependent", depth=Fixed(15)),
+    shallow=8,
+    deep=32,
+    implicit_steps=100_000,
+    implicit_depth=40,
+    implicit_rate=1e-3,
+    digits=_vectors(BlurryMNIST(), DenseNet(width=512), 2.0, 10_000, "paper, Appendix H; the width is not given there"),
+    digit_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+    inversion=_vectors(MatrixInversion(), DenseNet(width=512), 0.5, 1000, "paper, Appendix I"),
+    inversion_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+    edges=_vectors(EdgeCopy(), GraphNet(width=128), 10, 1000, "paper, Appendix J; the width is not given there"),
+    edge_factors=Factors(rates=(1e-3, 3.3e-4, 1e-4), seeds=(0, 1)),
+    trial=Trial(
+        strings=300,
+        steps=512,
+        mazes=(500, 500, 500, 500, 500),
+        maze_steps=(50, 100, 400, 600, 800),
+        aligned_mazes=500,
+        restarts=10,
+        attacked=500,
+        attacked_steps=500,
+        updates=50,
+        solver_examples=100,
+        solver_runs=10,
+        solver_steps=200,
+        vectors=1000,
+    ),
+)
 
 
-def _smoke(laptop: Scale) -> Scale:
-    """A few steps of the smallest nets that can be built: everything runs, and nothing is learned."""
-    brief = Optim(steps=2, batch=4, lr=1e-3)
-
-    def tiny(recipe: Recipe, **changes: Any) -> Recipe:
-        first = recipe.evaluation.finally_at[0][0]
-        evaluation = Evaluation(at=((first, 2),), every=2, examples=2, finally_at=((first, 2, 2, 0),))
-        return replace(recipe, optim=brief, pool=0, evaluation=evaluation, **changes)
-
-    def few(factors: Factors) -> Factors:
-        return Factors(factors.rates[:1], (2, 3)[: len(factors.depths)], (Uniform(1, 2), Uniform(2, 3)), (0,))
-
-    string = ConvNet(width=8, injection="add", norm="group", groups=2)
-    maze = ConvNet(width=8, injection="concat", blocks=1, norm="channel", stride=2)
-    return Scale(
-        name="smoke",
-        summary="everything once, in seconds, with nets that have learned nothing: for tests",
-        strings=tiny(laptop.strings, net=string),
-        string_factors=few(laptop.string_factors),
-        differentiated=laptop.differentiated,
-        free_strings=tiny(laptop.free_strings, net=string),
-        mazes=tiny(laptop.mazes, net=maze),
-        settled_mazes=tiny(laptop.settled_mazes, net=maze, depth=Fixed(3)),
-        path_dependent_mazes=tiny(laptop.path_dependent_mazes, net=maze, depth=Fixed(2)),
-        path_dependent_strings=tiny(laptop.path_dependent_strings, net=string, depth=Fixed(2)),
-        shallow=2,
-        deep=3,
-        implicit_steps=1,
-        implicit_depth=3,
-        implicit_rate=1e-3,
-        digits=tiny(laptop.digits, net=DenseNet(width=16)),
-        digit_factors=few(laptop.digit_factors),
-        inversion=tiny(laptop.inversion, net=DenseNet(width=16)),
-        inversion_factors=few(laptop.inversion_factors),
-        edges=tiny(laptop.edges, net=GraphNet(width=8)),
-        edge_factors=few(laptop.edge_factors),
-        trial=Trial(
-            strings=4,
-            steps=8,
-            mazes=(4, 4, 3, 2, 2),
-            maze_steps=(4, 5, 6, 6, 6),
-            aligned_mazes=3,
-            restarts=2,
-            attacked=3,
-            attacked_steps=6,
-            updates=2,
-            solver_examples=8,
-            solver_runs=2,
-            solver_steps=6,
-            vectors=4,
-        ),
-    )
+def _shorter(recipe: Recipe, net: Net, optim: Optim, examples: int) -> Recipe:
+    """A smaller net and a shorter training, evaluated on fewer examples."""
+    (difficulty, steps, *_), *_ = recipe.evaluation.finally_at
+    evaluation = Evaluation(finally_at=((difficulty, steps, examples, 0),))
+    return replace(recipe, net=net, optim=optim, evaluation=evaluation)
 
 
-PAPER = _paper()
-LAPTOP = _laptop(PAPER)
-SMOKE = _smoke(LAPTOP)
+_SHORT = Optim(steps=600, batch=64, lr=3e-3, schedule="steps")
+_SMALL_STRINGS = replace(
+    _shorter(_STRINGS, ConvNet(width=32, injection="add", norm="group"), _SHORT, 200),
+    source="paper, Appendix C, with fewer and smaller steps at higher rates",
+)
+LAPTOP = replace(
+    PAPER,
+    name="laptop",
+    summary="small nets and short trainings, for two cores without a GPU",
+    strings=_SMALL_STRINGS,
+    string_factors=Factors(rates=(3e-3, 1e-3, 3e-4)),
+    differentiated=Anderson(memory=3, constant_weights=True),  # otherwise string nets of 32 steps do not learn
+    free_strings=replace(  # it does not learn with group norm in 900 steps at this rate
+        _SMALL_STRINGS,
+        net=ConvNet(width=32, injection="add", norm="channel"),
+        optim=replace(_SHORT, steps=3000, lr=1e-3),
+    ),
+    mazes=replace(
+        _MAZES,
+        net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2, padding="circular"),
+        depth=Fixed(24),
+        optim=Optim(steps=1200, batch=32, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
+        pool=0,
+        evaluation=Evaluation(at=((9, 50), (13, 100)), every=300, examples=100, finally_at=((9, 50, 200, 0),)),
+        source="paper, Appendix C, with a small net at half the resolution and a short training",
+    ),
+    settled_mazes=RECIPES["mazes/fast"],
+    path_dependent_mazes=RECIPES["mazes/path_dependent"],
+    path_dependent_strings=RECIPES["prefix_sum/path_dependent"],
+    deep=24,
+    implicit_steps=200,
+    implicit_rate=3e-5,
+    digits=_shorter(PAPER.digits, DenseNet(width=128), replace(_SHORT, steps=2400, batch=128, lr=1e-3), 2000),
+    digit_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
+    inversion=_shorter(PAPER.inversion, DenseNet(width=128), replace(_SHORT, steps=1200, lr=1e-3), 500),
+    inversion_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
+    edges=_shorter(PAPER.edges, GraphNet(width=32), replace(_SHORT, steps=500, lr=1e-3), 500),
+    edge_factors=Factors(rates=(3e-3, 1e-3, 3.3e-4), depths=(8,), seeds=(0, 1)),
+    trial=PAPER.trial._replace(strings=40, mazes=(500, 500, 200, 40, 12), aligned_mazes=30, restarts=4, vectors=300),
+)
+
+
+def _tiny(recipe: Recipe, net: Net, depth: int = 0) -> Recipe:
+    """Two steps of a net that learns nothing."""
+    first = recipe.evaluation.finally_at[0][0]
+    evaluation = Evaluation(at=((first, 2),), every=2, examples=2, finally_at=((first, 2, 2, 0),))
+    optim = Optim(steps=2, batch=4, lr=1e-3)
+    changed = replace(recipe, net=net, optim=optim, pool=0, evaluation=evaluation)
+    return replace(changed, depth=Fixed(depth)) if depth else changed
+
+
+def _few(factors: Factors) -> Factors:
+    return Factors(factors.rates[:1], (2, 3)[: len(factors.depths)], (Uniform(1, 2), Uniform(2, 3)), (0,))
+
+
+_TINY_STRING_NET = ConvNet(width=8, injection="add", norm="group", groups=2)
+_TINY_MAZE_NET = ConvNet(width=8, injection="concat", blocks=1, norm="channel", stride=2)
+SMOKE = replace(
+    LAPTOP,
+    name="smoke",
+    summary="everything once, in seconds, with nets that have learned nothing: for tests",
+    strings=_tiny(LAPTOP.strings, _TINY_STRING_NET),
+    string_factors=_few(LAPTOP.string_factors),
+    free_strings=_tiny(LAPTOP.free_strings, _TINY_STRING_NET),
+    mazes=_tiny(LAPTOP.mazes, _TINY_MAZE_NET),
+    settled_mazes=_tiny(LAPTOP.settled_mazes, _TINY_MAZE_NET, depth=3),
+    path_dependent_mazes=_tiny(LAPTOP.path_dependent_mazes, _TINY_MAZE_NET, depth=2),
+    path_dependent_strings=_tiny(LAPTOP.path_dependent_strings, _TINY_STRING_NET, depth=2),
+    shallow=2,
+    deep=3,
+    implicit_steps=1,
+    implicit_depth=3,
+    implicit_rate=1e-3,
+    digits=_tiny(LAPTOP.digits, DenseNet(width=16)),
+    digit_factors=_few(LAPTOP.digit_factors),
+    inversion=_tiny(LAPTOP.inversion, DenseNet(width=16)),
+    inversion_factors=_few(LAPTOP.inversion_factors),
+    edges=_tiny(LAPTOP.edges, GraphNet(width=8)),
+    edge_factors=_few(LAPTOP.edge_factors),
+    trial=Trial(
+        strings=4,
+        steps=8,
+        mazes=(4, 4, 3, 2, 2),
+        maze_steps=(4, 5, 6, 6, 6),
+        aligned_mazes=3,
+        restarts=2,
+        attacked=3,
+        attacked_steps=6,
+        updates=2,
+        solver_examples=8,
+        solver_runs=2,
+        solver_steps=6,
+        vectors=4,
+    ),
+)
 SCALES: dict[str, Scale] = {scale.name: scale for scale in (SMOKE, LAPTOP, PAPER)}

@@ -71,7 +71,7 @@ def check(
     for key, found in measure_all(store, todo, workers=workers or available_cores(), stop=stop):
         checked.measured += 1
         if isinstance(found, Block):
-            found = replace(found, rows=json.loads(json.dumps(found.rows)))  # as if read from a file
+            found = replace(found, rows=json.loads(json.dumps(found.rows)))  # with the types that a file has
             fresh.append(found)
         for name, blocks in recorded.items():
             if key in blocks:

@@ -98,7 +98,7 @@ def judge(
 
 
 def in_words(estimate: Estimate) -> str:
-    """A number with its interval, as far as there are."""
+    """Return an estimate as text, with its interval if it has one."""
     if math.isnan(estimate.value):
         return "n/a"
     if math.isnan(estimate.low):
@@ -109,18 +109,17 @@ def in_words(estimate: Estimate) -> str:
 def resampled(
     statistic: Callable[[np.ndarray], np.ndarray], data: Sequence[Sequence[float]], *, fewest: int = FEWEST
 ) -> Estimate:
-    """A statistic of (units, columns) with its percentile bootstrap interval over units; NaN units are left out.
+    """Estimate a statistic of (units, columns) with a percentile bootstrap over units. Units with NaN are ignored.
 
-    `statistic` takes (..., units, columns) and gives (...,). Fewer than `fewest` units have a value and no interval.
+    Args:
+        statistic: maps (..., units, columns) to (...,).
+        fewest: with fewer units, the estimate has no interval.
     """
     return bootstrap(data, statistic, level=LEVEL, resamples=RESAMPLES, min_units=fewest)
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """Spearman's, over nets; a resample without any variation has none and counts as 0.
-
-    NaN, like everything that cannot be told, if there is no variation at all.
-    """
+    """Estimate Spearman's rank correlation over nets. NaN without any variation; resamples without any count as 0."""
     if min(len(set(x)), len(set(y))) == 1:
         return Estimate(math.nan, math.nan, math.nan, len(x))
     return resampled(_spearman, list(zip(x, y, strict=True)))
@@ -129,7 +128,7 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
 def correlation_gain(
     x: Sequence[float], y: Sequence[float], former_x: Sequence[float], former_y: Sequence[float]
 ) -> Estimate:
-    """By how much the rank correlation of x and y exceeds a former one, over the same nets."""
+    """Estimate by how much the rank correlation of x and y exceeds the former one, over the same nets."""
     return resampled(
         lambda nets: _spearman(nets[..., :2]) - _spearman(nets[..., 2:]),
         list(zip(x, y, former_x, former_y, strict=True)),
@@ -137,32 +136,31 @@ def correlation_gain(
 
 
 def difference(higher: Sequence[float], lower: Sequence[float]) -> Estimate:
-    """The mean of paired differences, `higher` minus `lower`, over pairs of nets."""
+    """Estimate the mean of `higher` minus `lower` over pairs of nets."""
     return resampled(lambda pairs: (pairs[..., 0] - pairs[..., 1]).mean(-1), list(zip(higher, lower, strict=True)))
 
 
 def mean(numbers: Sequence[float]) -> Estimate:
-    """Over nets or examples."""
+    """Estimate the mean over nets or examples."""
     return resampled(lambda units: units[..., 0].mean(-1), [[number] for number in numbers])
 
 
 def size_of(signed: Estimate) -> Estimate:
-    """Of a difference, whatever its sign."""
+    """Return the absolute value of a difference."""
     ends = abs(signed.low), abs(signed.high)
     least = min(ends) if signed.low * signed.high > 0 else 0.0
     return Estimate(abs(signed.value), least, max(ends), signed.examples)
 
 
 def share(right: int, of: int) -> Estimate:
-    """A share of examples, with Wilson's interval."""
+    """Estimate a share of examples, with Wilson's interval."""
     return wilson_share(right, of, level=LEVEL)
 
 
 def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:
-    """A share of the examples of several nets, each with (how many, of how many).
+    """Estimate a share of the examples of several nets, given as (how many, of how many) for each.
 
-    The wider of Wilson's interval, which is honest about few examples, and a bootstrap over nets, which is
-    honest about few nets.
+    The interval is the wider of Wilson's, which covers few examples, and a bootstrap over nets, which covers few nets.
     """
     some = [(right, of) for right, of in counts if of]
     nets = resampled(lambda nets: nets[..., 0].sum(-1) / nets[..., 1].sum(-1), some)
@@ -173,9 +171,9 @@ def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:
 
 
 def area_over_nets(nets: Sequence[Sequence[tuple[float, bool]]], *, fewest: int = FEWEST) -> Estimate:
-    """The probability that of all examples a right one has the higher score than a wrong one, equal ones counting half.
+    """Estimate the AUROC: the probability that a right example has a higher score than a wrong one.
 
-    Each net is a list of (score, right). Nets are resampled, not examples, which are not independent within a net.
+    Each net is a list of (score, right). Nets are resampled, because examples of one net are not independent.
     """
     every = sorted({score for net in nets for score, _ in net})
     place = {score: i for i, score in enumerate(every)}

@@ -1,4 +1,4 @@
-"""What the figures have in common: probit axes, trend lines, colours, tables."""
+"""Elements of drawings: probit axes, trend lines, scatter plots, colours, tables."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,25 +9,13 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 from scipy.stats import norm
 
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
 TICKS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
 COLOURS = ("#3566b0", "#d9822b", "#3a9a5b", "#b5485d", "#7a5bb0", "#8a6a4a", "#5c6670", "#c2a52b", "#2b9aa8", "#c46bb0")
-MARKERS = (
-    "o",
-    "s",
-    "^",
-    "D",
-    "v",
-    "P",
-    "X",
-    "<",
-    ">",
-    "*",
-    "h",
-)  # beside the colours, for those who cannot tell them apart
+MARKERS = "os^DvPX<>*h"  # for readers who cannot distinguish the colours
 RIGHT, WRONG = COLOURS[0], COLOURS[3]
 STYLE: Any = {
     "font.size": 9,
@@ -39,16 +27,16 @@ STYLE: Any = {
 }
 
 
-def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Figure, np.ndarray]:
-    """An empty figure with (rows, columns) axes."""
+def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Canvas, np.ndarray]:
+    """Return an empty drawing with (rows, columns) axes."""
     with rc_context(STYLE):
-        made = Figure(figsize=(width * columns, height * rows), layout="constrained")
+        made = Canvas(figsize=(width * columns, height * rows), layout="constrained")
         axes = made.subplots(rows, columns, squeeze=False)
     return made, axes
 
 
-def save(drawn: Figure, stem: Path) -> None:
-    """As stem.svg and stem.png; equal figures become equal files."""
+def save(drawn: Canvas, stem: Path) -> None:
+    """Write stem.svg and stem.png. Equal drawings become equal files."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
         FigureCanvasSVG(drawn).print_svg(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
@@ -56,19 +44,19 @@ def save(drawn: Figure, stem: Path) -> None:
         drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
 
 
-def caption(drawn: Figure, text: str) -> None:
-    """A sentence below a figure: what the paper says about it."""
+def caption(drawn: Canvas, text: str) -> None:
+    """Write a sentence below a drawing: what the paper says about it."""
     with rc_context(STYLE):
         drawn.supxlabel(text, fontsize=8, color="#555555")
 
 
 def probit(shares: Sequence[float] | np.ndarray, cap: float = CAP) -> np.ndarray:
-    """The normal quantile of shares, which are kept within [1 - cap, cap]."""
+    """Return the normal quantiles of shares, which are clipped to [1 - cap, cap]."""
     return norm.ppf(np.clip(np.asarray(shares, dtype=float), 1 - cap, cap))
 
 
 def probit_axis(axis: Axes, which: str, label: str, cap: float = CAP) -> None:
-    """Label an axis on which `probit` of shares is drawn."""
+    """Label an axis that shows `probit` of shares."""
     ticks = [tick for tick in TICKS if 1 - cap <= tick <= cap]
     names = [f"{tick:g}" for tick in ticks]
     (axis.set_xticks if which == "x" else axis.set_yticks)(probit(ticks, cap), names)
@@ -76,7 +64,7 @@ def probit_axis(axis: Axes, which: str, label: str, cap: float = CAP) -> None:
 
 
 def trend(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, **style: Any) -> float | None:
-    """The least-squares line through points, in the space they are drawn in; its slope, or None without one."""
+    """Draw the least-squares line through points in the space of the axes; return its slope, or None without one."""
     line = least_squares(x, y)
     if line is None:
         return None
@@ -88,7 +76,7 @@ def trend(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, **sty
 
 
 def least_squares(x: Sequence[float], y: Sequence[float]) -> tuple[float, float] | None:
-    """Slope and height of the line through finite points, or None without one."""
+    """Return the slope and height of the line through finite points, or None without one."""
     points = np.array([(one, other) for one, other in zip(x, y, strict=True) if np.isfinite([one, other]).all()])
     if len(points) < 2 or np.ptp(points[:, 0]) == 0:
         return None
@@ -100,21 +88,21 @@ def scatter(
     axis: Axes,
     groups: Sequence[tuple[str, Sequence[float], Sequence[float]]],
     *,
-    transform: Callable[[Sequence[float]], np.ndarray] = probit,
+    y_transform: Callable[[Sequence[float]], np.ndarray] = probit,
     trends: bool = True,
 ) -> None:
-    """Groups of (name, AA, accuracy), with a trend line each, both axes transformed."""
+    """Draw groups of (label, shares, y), with a trend line each. The horizontal axis is a probit axis."""
     for i, (name, x, y) in enumerate(groups):
         colour = COLOURS[i % len(COLOURS)]
-        there, up = transform(x), transform(y)
+        there, up = probit(x), y_transform(y)
         marker = MARKERS[i % len(MARKERS)]
         axis.scatter(there, up, s=26, color=colour, marker=marker, alpha=0.75, linewidths=0, label=name)
         if trends:
             trend(axis, there.tolist(), up.tolist(), colour)
 
 
-def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Figure:
-    """A table as a figure."""
+def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Canvas:
+    """Draw a table."""
     widths = [max(len(str(row[i])) for row in (header, *cells)) for i in range(len(header))]
     drawn, axes = figure(width=0.085 * sum(widths) + 0.3 * len(widths), height=0.32 * (len(cells) + 2))
     axis = axes[0, 0]

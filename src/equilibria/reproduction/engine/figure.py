@@ -143,8 +143,8 @@ class Place(NamedTuple):
 class Figure(ABC):
     """A figure or a table of the paper. `draw` and `claims` see rows only, so both can change without re-measuring.
 
-    A row has the columns of its measure and of its net (`FigureNet.columns`), and besides `measure` and `seconds`, the
-    CPU time of all rows of the measurement.
+    A row has the columns of its measure and of its net (`FigureNet.columns`), and also `measure` and `seconds`, the CPU
+    time of the whole measurement.
     """
 
     name: ClassVar[str]  # of its folder in results/<scale>

@@ -3,7 +3,7 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,8 +66,8 @@ OnReproduction = Callable[[ReproductionEvent], None]
 
 
 @dataclass
-class Outcome:
-    """The result of a reproduction."""
+class ReproductionResult:
+    """What a reproduction did."""
 
     finished: dict[str, list[Claim]] = field(default_factory=dict)  # by the names of figures
     failed: dict[str, str] = field(default_factory=dict)  # with the reason
@@ -89,7 +89,7 @@ def reproduce(
     retry: bool = False,
     on_progress: OnReproduction = ignore,
     stop: threading.Event | None = None,
-) -> Outcome:
+) -> ReproductionResult:
     """Bring `figures` up to date in `folder`/<scale>. Existing nets and measurements are reused.
 
     Args:
@@ -98,10 +98,10 @@ def reproduce(
         retry: also train nets that failed before.
         stop: set it to stop. What runs is saved, and the same call resumes.
     """
-    store, outcome = Store(Path(folder) / scale.name), Outcome()
+    store = Store(Path(folder) / scale.name)
     store.tidy()
-    plans = {figure.name: figure.plan(scale) for figure in figures}
-    missing = store.missing(planned for plan in plans.values() for planned in plan)
+    work = _Work(store, [(figure, figure.plan(scale)) for figure in figures], on_progress)
+    missing = store.missing(planned for _, plan in work.plans for planned in plan)
     if missing:
         entries = sweep(
             missing,
@@ -112,19 +112,13 @@ def reproduce(
             on_progress=lambda entries: on_progress(TrainingProgress(entries)),
             stop=stop,
         )
-        outcome.trained = [entry.recipe.id for entry in entries if entry.state == "finished"]
-        _fail_without_nets(entries, plans, outcome)
-    wanted = _wanted(store, figures, plans, outcome, on_progress)
-    blocks = store.known()
-    failures = _measure(store, figures, wanted, blocks, outcome, workers or available_cores(), on_progress, stop)
-    _fail_without_rows(wanted, blocks, failures, outcome)
-    for figure in figures:
-        if figure.name not in outcome.failed:
-            own = [blocks[key] for key in wanted[figure.name]]
-            _conclude(store, figure, plans[figure.name], own, outcome, on_progress)
-    if outcome.trained or outcome.measured:
+        work.note_trained(entries)
+    work.find_missing()
+    work.measure(workers or available_cores(), stop)
+    work.conclude()
+    if work.result.trained or work.result.measured:
         store.remember(environment())
-    return outcome
+    return work.result
 
 
 def conclude(store: Store, figure: Figure, plan: Sequence[Planned], blocks: Sequence[Block]) -> list[Claim]:
@@ -141,103 +135,83 @@ def conclude(store: Store, figure: Figure, plan: Sequence[Planned], blocks: Sequ
     return claims
 
 
-def _conclude(
-    store: Store,
-    figure: Figure,
-    plan: Sequence[Planned],
-    blocks: Sequence[Block],
-    outcome: Outcome,
-    on_progress: OnReproduction,
-) -> None:
-    """A figure that cannot be drawn or judged does not affect the others."""
-    try:
-        claims = conclude(store, figure, plan, blocks)
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}, line {place.lineno}"
-        outcome.failed[figure.name] = f"measured, but not drawn and judged: {type(error).__name__}: {error} ({where})"
-        return
-    outcome.finished[figure.name] = claims
-    on_progress(FigureFinished(figure, claims))
+class _Work:
+    """The measurements of every figure: those that are known, and those that have to be made."""
 
+    def __init__(self, store: Store, plans: list[tuple[Figure, list[Planned]]], on_progress: OnReproduction) -> None:
+        self.store, self.plans, self.on_progress = store, plans, on_progress
+        self.result = ReproductionResult()
+        self.blocks = store.known()
+        self.wanted: dict[str, dict[Key, Planned]] = {}  # by the names of figures
 
-def _wanted(
-    store: Store,
-    figures: Sequence[Figure],
-    plans: Mapping[str, Sequence[Planned]],
-    outcome: Outcome,
-    on_progress: OnReproduction,
-) -> dict[str, dict[Key, Planned]]:
-    """The measurements of every figure whose nets are trained and whose files can be read."""
-    wanted = {}
-    for figure in figures:
-        if figure.name in outcome.failed:
-            continue
-        try:
-            recorded, keys = store.blocks(figure), store.keys(plans[figure.name])
-        except DamagedFile as error:
-            outcome.failed[figure.name] = str(error)
-            continue
-        wanted[figure.name] = keys
-        outdated = sum(block.key not in keys for block in recorded)
-        if outdated:
-            on_progress(OutdatedRows(figure, outdated, len(recorded)))
-    return wanted
+    def note_trained(self, entries: Sequence[Entry]) -> None:
+        """Record which nets were trained, and which figures fail without their nets."""
+        self.result.trained = [entry.recipe.id for entry in entries if entry.state == "finished"]
+        done = ("finished", "skipped")
+        lost = {entry.recipe.id: entry.reason or entry.state for entry in entries if entry.state not in done}
+        for figure, plan in self.plans:
+            untrained = {planned.net.id: planned.net.label for planned in plan if planned.net.id in lost}
+            if untrained:
+                reasons = _first([f"{label}: {lost[id_]}" for id_, label in untrained.items()])
+                self.result.failed[figure.name] = f"{len(untrained)} of its nets are not trained ({reasons})"
 
+    def find_missing(self) -> None:
+        """List the measurements of every figure with trained nets and readable files."""
+        for figure, plan in self.plans:
+            if figure.name in self.result.failed:
+                continue
+            try:
+                recorded, keys = self.store.blocks(figure), self.store.keys(plan)
+            except DamagedFile as error:
+                self.result.failed[figure.name] = str(error)
+                continue
+            self.wanted[figure.name] = keys
+            if outdated := sum(block.key not in keys for block in recorded):
+                self.on_progress(OutdatedRows(figure, outdated, len(recorded)))
 
-def _measure(
-    store: Store,
-    figures: Sequence[Figure],
-    wanted: Mapping[str, Mapping[Key, Planned]],
-    blocks: dict[Key, Block],
-    outcome: Outcome,
-    workers: int,
-    on_progress: OnReproduction,
-    stop: threading.Event | None,
-) -> dict[Key, Failure]:
-    """Make the missing measurements, add them to `blocks` and save after each; return those that failed."""
-    todo = {key: planned for keys in wanted.values() for key, planned in keys.items() if key not in blocks}
-    begin, failures = time.monotonic(), dict[Key, Failure]()
-    if todo:
-        on_progress(MeasuringProgress(0, len(todo), None))
-    for done, (key, found) in enumerate(measure_all(store, todo, workers=workers, stop=stop), start=1):
-        if isinstance(found, Failure):
-            failures[key] = found
-        else:
-            blocks[key] = found
-            outcome.measured += 1
-            for figure in figures:
-                if key in (keys := wanted.get(figure.name, {})):
-                    store.write_blocks(figure, [blocks[one] for one in keys if one in blocks])
-        left = (time.monotonic() - begin) / done * (len(todo) - done)
-        on_progress(MeasuringProgress(done, len(todo), left))
-    return failures
+    def measure(self, workers: int, stop: threading.Event | None) -> None:
+        """Make the missing measurements, and save after each."""
+        todo = {key: one for keys in self.wanted.values() for key, one in keys.items() if key not in self.blocks}
+        begin, failures = time.monotonic(), dict[Key, Failure]()
+        if todo:
+            self.on_progress(MeasuringProgress(0, len(todo), None))
+        for done, (key, found) in enumerate(measure_all(self.store, todo, workers=workers, stop=stop), start=1):
+            if isinstance(found, Failure):
+                failures[key] = found
+            else:
+                self.blocks[key] = found
+                self.result.measured += 1
+                for figure, _ in self.plans:
+                    if key in self.wanted.get(figure.name, {}):
+                        self.store.write_blocks(figure, self._known(figure))
+            left = (time.monotonic() - begin) / done * (len(todo) - done)
+            self.on_progress(MeasuringProgress(done, len(todo), left))
+        for name, keys in self.wanted.items():
+            missing = [key for key in keys if key not in self.blocks]
+            reasons = [f"{keys[key]}: {failures[key]}" for key in missing if key in failures]
+            if reasons:
+                self.result.failed[name] = f"{len(reasons)} of its measurements failed ({_first(reasons)})"
+            elif missing:
+                self.result.failed[name] = f"{len(missing)} measurements are missing; the same command resumes"
 
+    def conclude(self) -> None:
+        """Draw and judge every measured figure. A figure that cannot be drawn does not affect the others."""
+        for figure, plan in self.plans:
+            if figure.name in self.result.failed:
+                continue
+            try:
+                claims = conclude(self.store, figure, plan, self._known(figure))
+            except Exception as error:
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(place.filename).name}, line {place.lineno}"
+                reason = f"measured, but not drawn and judged: {type(error).__name__}: {error} ({where})"
+                self.result.failed[figure.name] = reason
+                continue
+            self.result.finished[figure.name] = claims
+            self.on_progress(FigureFinished(figure, claims))
 
-def _fail_without_nets(entries: Sequence[Entry], plans: Mapping[str, Sequence[Planned]], outcome: Outcome) -> None:
-    lost = {
-        entry.recipe.id: entry.reason or entry.state for entry in entries if entry.state not in ("finished", "skipped")
-    }
-    for name, plan in plans.items():
-        untrained = {planned.net.id: planned.net for planned in plan if planned.net.id in lost}
-        if untrained:
-            reasons = [f"{net.label}: {lost[id_]}" for id_, net in untrained.items()]
-            outcome.failed[name] = f"{len(untrained)} of its nets are not trained ({_first(reasons)})"
-
-
-def _fail_without_rows(
-    wanted: Mapping[str, Mapping[Key, Planned]],
-    blocks: Mapping[Key, Block],
-    failures: Mapping[Key, Failure],
-    outcome: Outcome,
-) -> None:
-    for name, keys in wanted.items():
-        missing = [key for key in keys if key not in blocks]
-        reasons = [f"{keys[key]}: {failures[key]}" for key in missing if key in failures]
-        if reasons:
-            outcome.failed[name] = f"{len(reasons)} of its measurements failed ({_first(reasons)})"
-        elif missing:
-            outcome.failed[name] = f"{len(missing)} measurements are missing; the same command resumes"
+    def _known(self, figure: Figure) -> list[Block]:
+        return [self.blocks[key] for key in self.wanted[figure.name] if key in self.blocks]
 
 
 def _first(reasons: Sequence[str]) -> str:

@@ -4,11 +4,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from equilibria.reproduction.engine.claims import Claim, Source, judge, rank_correlation
 from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure, probit, probit_axis
+from equilibria.reproduction.engine.drawing import COLOURS, caption, figure, probit_axis, scatter
 from equilibria.reproduction.engine.figure import Figure, FigureNet, Planned, Points, by, every, pick, values
 from equilibria.reproduction.figures._prefix_sums import as_points, averaged
 from equilibria.reproduction.measures.profile import Profile
@@ -58,17 +59,11 @@ class ErrorByAlignment(Figure):
     def draw(self, rows: Sequence[Row]) -> Canvas:
         drawn, ((left, right),) = figure(2)
         for axis, hard in ((left, False), (right, True)):
-            for i, (category, nets) in enumerate(by(self.averages(rows, hard=hard), "category")):
-                axis.scatter(
-                    probit(values(nets, "alignment")),
-                    values(nets, "error"),
-                    s=26,
-                    color=COLOURS[i],
-                    marker=MARKERS[i],
-                    alpha=0.75,
-                    linewidths=0,
-                    label=LABELS[category],
-                )
+            groups = [
+                (LABELS[category], values(nets, "alignment"), values(nets, "error"))
+                for category, nets in by(self.averages(rows, hard=hard), "category")
+            ]
+            scatter(axis, groups, y_transform=np.asarray, trends=False)
             constants = values(self._part(rows, hard=hard), "constant")
             constant = self.error_of(sum(constants) / len(constants))
             axis.axhline(constant, color="#888888", lw=1, ls="--", label=f"a constant answer, {constant:.4g}")
@@ -111,7 +106,7 @@ class ErrorByAlignment(Figure):
         ]
 
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
-        """Judge what the paper claims about this task besides."""
+        """Judge further claims of the paper about this task."""
         del rows
         return []
 

@@ -90,67 +90,87 @@ class MetricComparison(TableFigure):
         return Cells(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        attack, local = (
-            [cost / cheap for cost, cheap in zip(_cost(rows, metric), _cost(rows, "alignment"), strict=True)]
-            for metric in ("attacked", "jacobian")
-        )
-        return [
-            judge(
-                "aa_agrees_with_attacked_aa",
-                "AA agrees with the attacked AA on which nets are more path independent",
-                _agreement(rows, "attacked"),
-                above=0.0,
-                what="rank correlation {} over nets",
-                paper="consistent",
-            ),
-            judge(
-                "aa_agrees_with_jacobian",
-                "nets of higher AA have smaller Jacobians",
-                _agreement(rows, "jacobian"),
-                below=0.0,
-                what="rank correlation {} over nets",
-                source=Source.OURS,
-            ),
-            judge(
-                "aa_is_cheaper_than_attack",
-                f"AA is at least {CHEAP:g} times as cheap as an attack",
-                mean(attack),
-                above=CHEAP,
-                what="an attack takes {} times the cell evaluations of AA, in the mean over nets",
-                paper="efficient: high against low",
-                remark=f"From {min(attack):.2g} to {max(attack):.2g} times: an attack on a path-independent net finds "
-                "no gradient and stops at once.",
-            ),
-            judge(
-                "aa_is_cheaper_than_jacobian",
-                "AA is cheaper than the norm of the Jacobian",
-                mean(local),
-                above=1.0,
-                what="the Jacobian takes {} times the cell evaluations of AA",
-                paper="efficient: high against low",
-                remark="This follows from the numbers of probes and of other starts. With Hutchinson's estimate; the "
-                "whole Jacobian takes a pass for each number of a state.",
-            ),
-            judge(
-                "aa_is_dimensionless",
-                "AA is dimensionless: it stays the same when states are twice as long",
-                mean([abs(ratio - 1) for ratio in _resized(rows, "alignment")]),
-                below=UNCHANGED,
-                what="it changes by {} of itself",
-                paper="high",
-                remark="This follows from the definition; measured to test the code.",
-            ),
-            judge(
-                "jacobian_is_not_dimensionless",
-                "the norm of the Jacobian is not dimensionless: it changes when states are twice as long",
-                mean([abs(ratio - 1) for ratio in _resized(rows, "jacobian")]),
-                above=UNCHANGED,
-                what="it changes by {} of itself",
-                paper="low",
-                remark="This follows from the definition: start and end both become longer, so that the derivative of "
-                "one by the other stays. It does change where only the end is measured in other units.",
-            ),
-        ]
+        return [*_agreements(rows), *_costs(rows), *_units(rows)]
+
+
+def _agreements(rows: Sequence[Row]) -> list[Claim]:
+    """Whether the metrics agree on which nets are more path independent."""
+    what = "rank correlation {} over nets"
+    return [
+        judge(
+            "aa_agrees_with_attacked_aa",
+            "AA agrees with the attacked AA on which nets are more path independent",
+            _agreement(rows, "attacked"),
+            above=0.0,
+            what=what,
+            paper="consistent",
+        ),
+        judge(
+            "aa_agrees_with_jacobian",
+            "nets of higher AA have smaller Jacobians",
+            _agreement(rows, "jacobian"),
+            below=0.0,
+            what=what,
+            source=Source.OURS,
+        ),
+    ]
+
+
+def _costs(rows: Sequence[Row]) -> list[Claim]:
+    """Whether AA is cheaper than the other metrics."""
+    attack, local = (
+        [cost / cheap for cost, cheap in zip(_cost(rows, metric), _cost(rows, "alignment"), strict=True)]
+        for metric in ("attacked", "jacobian")
+    )
+    return [
+        judge(
+            "aa_is_cheaper_than_attack",
+            f"AA is at least {CHEAP:g} times as cheap as an attack",
+            mean(attack),
+            above=CHEAP,
+            what="an attack takes {} times the cell evaluations of AA, in the mean over nets",
+            paper="efficient: high against low",
+            remark=f"From {min(attack):.2g} to {max(attack):.2g} times: an attack on a path-independent net finds no "
+            "gradient and stops at once.",
+        ),
+        judge(
+            "aa_is_cheaper_than_jacobian",
+            "AA is cheaper than the norm of the Jacobian",
+            mean(local),
+            above=1.0,
+            what="the Jacobian takes {} times the cell evaluations of AA",
+            paper="efficient: high against low",
+            remark="This follows from the numbers of probes and of restarts. With Hutchinson's estimate; the whole "
+            "Jacobian takes a pass for each number of a state.",
+        ),
+    ]
+
+
+def _units(rows: Sequence[Row]) -> list[Claim]:
+    """Whether a metric changes when states are twice as long."""
+    aa, jacobian = (mean([abs(ratio - 1) for ratio in _resized(rows, one)]) for one in ("alignment", "jacobian"))
+    what = "it changes by {} of itself"
+    return [
+        judge(
+            "aa_is_dimensionless",
+            "AA is dimensionless: it stays the same when states are twice as long",
+            aa,
+            below=UNCHANGED,
+            what=what,
+            paper="high",
+            remark="This follows from the definition; measured to test the code.",
+        ),
+        judge(
+            "jacobian_is_not_dimensionless",
+            "the norm of the Jacobian is not dimensionless: it changes when states are twice as long",
+            jacobian,
+            above=UNCHANGED,
+            what=what,
+            paper="low",
+            remark="This follows from the definition: start and end both become longer, so the derivative of one by "
+            "the other stays the same. It changes only if the end alone is measured in other units.",
+        ),
+    ]
 
 
 def _of(rows: Sequence[Row], metric: str, size: float = 1.0) -> list[Row]:

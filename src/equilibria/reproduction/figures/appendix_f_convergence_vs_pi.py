@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from matplotlib.figure import Figure as Canvas
@@ -63,15 +64,9 @@ class ConvergenceVsPathIndependence(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        def shares(claim_id: str, statement: str, among: Test, are: Test, **words: Any) -> Claim:
-            def share(rows: Sequence[Row]) -> Estimate:
-                nets = [[one for one in solved_strings(net) if among(one)] for _, net in by(rows, "net")]
-                return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
-
-            return judge(claim_id, statement, share(rows), remark=of_the_deepest(rows, share), **words)
-
+        share = partial(_share, rows)
         return [
-            shares(
+            share(
                 "converged_have_high_aa",
                 "strings that converge almost always have a high AA score",
                 _converged,
@@ -80,7 +75,7 @@ class ConvergenceVsPathIndependence(Figure):
                 what=f"{{}} of those that converged have an AA score of at least {HIGH}, over nets",
                 paper="almost always",
             ),
-            shares(
+            share(
                 "converged_are_right",
                 "strings that converge are mostly right",
                 _converged,
@@ -89,7 +84,7 @@ class ConvergenceVsPathIndependence(Figure):
                 what="{} of those that converged are right, over nets",
                 paper="good per-instance accuracy",
             ),
-            shares(
+            share(
                 "unconverged_may_have_high_aa",
                 "many strings do not converge and still have a high AA score",
                 _unconverged,
@@ -98,34 +93,44 @@ class ConvergenceVsPathIndependence(Figure):
                 what=f"{{}} of those that did not converge have an AA score of at least {HIGH}, over nets",
                 paper="many samples",
             ),
-            shares(
+            share(
                 "unconverged_with_high_aa_are_right",
                 "convergence is not needed: strings with a high AA score that did not converge are mostly right",
-                lambda one: _unconverged(one) and _high(one),
+                _unconverged_and_high,
                 _right,
                 above=MOSTLY,
                 what="{} of these are right, over nets",
                 paper="accuracy remains high",
             ),
-            shares(
+            share(
                 "low_aa_is_wrong",
                 "strings with a low AA score are seldom right",
-                lambda one: one.alignment < LOW,
+                _low,
                 _right,
                 below=SELDOM,
                 what=f"{{}} of those with an AA score below {LOW} are right, over nets",
                 paper="low per-instance accuracies",
             ),
-            shares(
+            share(
                 "low_aa_diverges",
                 "strings with a low AA score almost always diverge",
-                lambda one: one.alignment < LOW,
+                _low,
                 lambda one: one.status == Status.DIVERGED,
                 above=ALMOST_ALWAYS,
                 what=f"{{}} of those with an AA score below {LOW} diverge, over nets",
                 paper="almost always solver divergence",
             ),
         ]
+
+
+def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Test, are: Test, **words: Any) -> Claim:
+    """Judge the share of the strings in one group that are also in another."""
+
+    def share(rows: Sequence[Row]) -> Estimate:
+        nets = [[one for one in solved_strings(net) if among(one)] for _, net in by(rows, "net")]
+        return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
+
+    return judge(claim_id, statement, share(rows), remark=of_the_deepest(rows, share), **words)
 
 
 def _converged(one: SolvedString) -> bool:
@@ -138,6 +143,14 @@ def _unconverged(one: SolvedString) -> bool:
 
 def _high(one: SolvedString) -> bool:
     return one.alignment >= HIGH
+
+
+def _unconverged_and_high(one: SolvedString) -> bool:
+    return _unconverged(one) and _high(one)
+
+
+def _low(one: SolvedString) -> bool:
+    return one.alignment < LOW
 
 
 def _right(one: SolvedString) -> bool:

@@ -9,7 +9,7 @@ from equilibria.reproduction.engine.figure import FigureNet, Part, Place, Planne
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.figures._prefix_sums import averaged
 from equilibria.reproduction.measures.profile import Profile
-from equilibria.reproduction.nets import digit_nets
+from equilibria.reproduction.nets import dense_nets
 from equilibria.reproduction.scales import Scale
 
 PUBLISHED = 1, 5  # per cent: the range of the paper's errors
@@ -29,7 +29,7 @@ class BlurryDigits(ErrorByAlignment):
     error = "error (%)"
 
     def nets(self, scale: Scale) -> list[FigureNet]:
-        return digit_nets(scale)
+        return dense_nets(scale, scale.digits, scale.digit_factors)
 
     def error_of(self, score: float) -> float:
         return 100 * (1 - score)

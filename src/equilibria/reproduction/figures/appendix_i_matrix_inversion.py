@@ -6,7 +6,7 @@ from equilibria.reproduction.engine.claims import Claim, Verdict
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.figure import FigureNet, Part, Place, values
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
-from equilibria.reproduction.nets import inversion_nets
+from equilibria.reproduction.nets import dense_nets
 from equilibria.reproduction.scales import Scale
 
 # Errors on the harder matrices, as published for other methods.
@@ -29,7 +29,7 @@ class Inversion(ErrorByAlignment):
     lines = PUBLISHED
 
     def nets(self, scale: Scale) -> list[FigureNet]:
-        return inversion_nets(scale)
+        return dense_nets(scale, scale.inversion, scale.inversion_factors)
 
     def error_of(self, score: float) -> float:
         return score

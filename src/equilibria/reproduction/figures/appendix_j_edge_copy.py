@@ -6,7 +6,7 @@ from equilibria.reproduction.engine.claims import Claim, Verdict
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.figure import FigureNet, Part, Place, values
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
-from equilibria.reproduction.nets import edge_nets
+from equilibria.reproduction.nets import dense_nets
 from equilibria.reproduction.scales import Scale
 
 
@@ -23,7 +23,7 @@ class EdgeCopying(ErrorByAlignment):
     logarithmic = True
 
     def nets(self, scale: Scale) -> list[FigureNet]:
-        return edge_nets(scale)
+        return dense_nets(scale, scale.edges, scale.edge_factors)
 
     def error_of(self, score: float) -> float:
         return score

@@ -1,4 +1,4 @@
-"""What studies measure, on maps whose behaviour is known."""
+"""What figures measure, on maps whose behaviour is known."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_paths_of_a_contraction_meet_and_those_of_an_integrator_do_not():
     assert np.array(kept["paths"]).shape == (5, 61, 2)
 
 
-def test_paths_on_one_cycle_have_one_limit_wherever_they_are_on_it():
+def test_paths_on_one_cycle_have_one_limit_in_any_phase():
     """The state turns a quarter round at every step, from starts that differ by quarters: the same four states."""
     flip = lambda z, x: torch.stack([-z[:, 1], z[:, 0]], 1)  # noqa: E731
     start = torch.tensor([[1.0, 0.0]])
@@ -60,7 +60,7 @@ def test_paths_on_one_cycle_have_one_limit_wherever_they_are_on_it():
     assert 0 <= row["score"] <= row["partial_score"] <= 1
 
 
-def test_how_far_apart_states_are_does_not_depend_on_their_unit():
+def test_relative_distances_do_not_depend_on_the_unit():
     states = [torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]])]
     assert apart(states).item() == pytest.approx(5 / 3.5)
     assert apart([7 * state for state in states]).item() == pytest.approx(5 / 3.5)

@@ -1,4 +1,4 @@
-"""The studies of mazes and of the smaller tasks: claims on rows whose truth is known, and the measures behind them."""
+"""The figures of mazes and of the smaller tasks: claims on rows whose truth is known, and the measures behind them."""
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ def stress_rows(independent, dependent, examples=500):
     ]
 
 
-def test_attacks_are_judged_by_what_is_left():
+def test_attacks_are_judged_by_the_remaining_accuracy():
     def of_answers(*about, **more):
         return verdicts("stress_test", stress_rows(*about, **more))[::2]
 
@@ -71,7 +71,7 @@ def test_attacks_are_judged_by_what_is_left():
     assert of_answers(1.0, 0.0, examples=3) == ["inconclusive"] * 4
 
 
-def test_attacks_are_judged_by_where_they_lead():
+def test_attacks_are_judged_by_their_limits():
     def of_ends(alignment, attacked):
         ends = {"alignment_each": alignment, "guessed_alignment_each": alignment, "attacked_alignment_each": attacked}
         return verdicts("stress_test", [row | ends for row in stress_rows(1.0, 0.0)])[1::2]
@@ -82,7 +82,7 @@ def test_attacks_are_judged_by_where_they_lead():
     assert of_ends([0.99] * 20, [None] * 20) == ["inconclusive"] * 4
 
 
-def test_searching_has_to_do_more_than_the_worst_of_several_guesses():
+def test_an_attack_has_to_be_worse_than_the_worst_first_guess():
     guessed = {"guessed_alignment_each": [0.5] * 500}
     assert verdicts("stress_test", [row | guessed for row in stress_rows(1.0, 0.0)])[3::4] == ["does not hold"] * 2
 
@@ -117,7 +117,7 @@ def solver_rows(score, moving, size, apart=0.1):
     return [row | {"category": category} for category in ("settled", "unroll_deep") for row in of_one]
 
 
-def test_solvers_that_end_in_other_places_with_the_same_answers():
+def test_solvers_with_different_limits_and_the_same_answers():
     *of_the_paper, contrast = verdicts("solver_residuals", solver_rows(1.0, 40, 0.01))
     assert of_the_paper == ["holds"] * 8
     assert contrast == "does not hold"
@@ -130,8 +130,8 @@ def test_solvers_that_end_in_other_places_with_the_same_answers():
 
 @pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
 def test_error_falls_with_alignment(name):
-    study = FIGURES[name]
-    assert isinstance(study, ErrorByAlignment)
+    figure = FIGURES[name]
+    assert isinstance(figure, ErrorByAlignment)
 
     def rows(sign):
         return [
@@ -148,19 +148,19 @@ def test_error_falls_with_alignment(name):
                 "steps": 8,
             }
             for i in range(18)
-            for difficulty in study.difficulties
+            for difficulty in figure.difficulties
             for budget in ("large", "training")
         ]
 
     better = 1 if name == "blurry_mnist" else -1
     assert verdicts(name, rows(better))[:2] == ["holds", "does not hold"]  # centred AA goes the other way here
     assert verdicts(name, rows(-better))[:2] == ["does not hold", "holds"]
-    FigureCanvasAgg(study.draw(rows(better))).draw()
-    points = study.points(rows(better))
+    FigureCanvasAgg(figure.draw(rows(better))).draw()
+    points = figure.points(rows(better))
     assert [point["x"] for point in points.points] == pytest.approx([0.3 + 0.03 * i for i in range(18)])
 
 
-def test_alignments_that_differ_by_rounding_tell_nothing():
+def test_alignments_that_differ_by_rounding_are_inconclusive():
     rows = [
         {"category": "unroll", "label": f"net {i}", "net": str(i), "difficulty": difficulty, "budget": "large"}
         | {"alignment": 1 - 1e-7 * i, "centred": 1.0, "score": 0.1 + i, "constant": 0.6}
@@ -199,16 +199,16 @@ def untrained():
     return recipe, recipe.build()
 
 
-def test_every_study_of_mazes_draws_what_it_measures():
+def test_every_figure_of_mazes_draws_what_it_measures():
     for name in ("stress_test", "training_convergence", "solver_residuals"):
-        study, blocks = FIGURES[name], {}
-        plan = study.plan(SMOKE)
+        figure, blocks = FIGURES[name], {}
+        plan = figure.plan(SMOKE)
         for net, measure in plan:
             rows = measure.rows(net.recipe.build(), net.recipe)
             blocks[net.id, measure.id] = Block(net.id, "", measure.id, measure.settings, rows)
         rows = add_net_columns(plan, blocks.values())
-        FigureCanvasAgg(study.draw(rows)).draw()
-        assert study.claims(rows)
+        FigureCanvasAgg(figure.draw(rows)).draw()
+        assert figure.claims(rows)
 
 
 def test_the_best_number_of_steps_is_the_best(untrained):
@@ -249,7 +249,7 @@ def test_a_profile_agrees_with_the_model(untrained):
     assert row["aligned"] == 4
 
 
-def test_an_attack_starts_from_what_the_net_does_anyway(untrained):
+def test_an_attack_is_never_better_than_its_first_guesses(untrained):
     recipe, model = untrained
     (row,) = Stress(9, 3, 2, 1, 1, 2, 4).rows(model, recipe)
     assert row["attacked_alignment"] <= 1.0

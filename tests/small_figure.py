@@ -1,4 +1,4 @@
-"""A figure of three nets that takes seconds; `python small_study.py reproduce small` is a command line with it."""
+"""A figure of three nets that takes seconds; `python small_figure.py reproduce small` is a command line with it."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def blocks(folder: Path) -> list[dict]:
 
 @dataclass(frozen=True)
 class Slow(Measure):
-    """The number of weights, after as many seconds as the environment says, so that there is time to disturb it."""
+    """The number of weights, after a delay that gives tests time to interrupt it."""
 
     unit: int = 1
 
@@ -60,7 +60,7 @@ class Slow(Measure):
 
 @dataclass(frozen=True)
 class Broken(Measure):
-    """Cannot be made."""
+    """A measurement that fails."""
 
     @property
     def fields(self):
@@ -72,11 +72,11 @@ class Broken(Measure):
 
 @dataclass(frozen=True)
 class Small(Figure):
-    """`rate` changes one of its nets; `measures` are all made of all nets."""
+    """`rate` changes one of its nets; all `measures` are made of all nets."""
 
     name = "small"
     places = (Place(Part.FIGURE, 0),)
-    title = "A <small> study"
+    title = "A <small> figure"
     setting = "Three nets & two measures."
     rate: float = 1e-3
     measures: tuple[Measure, ...] = (Profile((8,), 6, 2, 6, (4,)), Slow())

@@ -1,4 +1,4 @@
-"""The studies of prefix sums: claims on rows whose truth is known, and everything once with untrained nets."""
+"""The figures of prefix sums: claims on rows whose truth is known, and everything once with untrained nets."""
 
 import json
 import math
@@ -81,7 +81,7 @@ def test_interventions_that_do_what_they_are_meant_to():
     assert verdicts("interventions", rows(-0.05, 0.01)) == ["does not hold"] * 6 + [one_trend] * 2
 
 
-def test_penalised_nets_that_fall_off_the_line_are_told():
+def test_penalised_nets_off_the_line_are_reported():
     off = [
         *nets("unroll", rising, rising),
         *nets("penalty", lambda i, _: rising(i) - 0.3, lambda i, _: rising(i) - 0.05),
@@ -89,7 +89,7 @@ def test_penalised_nets_that_fall_off_the_line_are_told():
     assert verdicts("interventions", off)[-1] == "does not hold"
 
 
-def test_effects_are_also_told_by_depth():
+def test_effects_are_also_reported_by_depth():
     of_the_shallow = lambda i, _: rising(i) + (0.1 if i % 2 == 0 else 0.0)  # noqa: E731
     first, *_ = FIGURES["interventions"].claims(
         [*nets("unroll", rising, rising), *nets("mixed", of_the_shallow, rising)]
@@ -97,8 +97,8 @@ def test_effects_are_also_told_by_depth():
     assert first.remark == "Depth 6: 0.1 [0.1, 0.1]. Depth 32: 0 [0, 0]."
 
 
-def test_pairs_are_of_the_same_configuration_in_whatever_order():
-    """Pairs differ by exactly .01, which only shows if each net is held against its like."""
+def test_pairs_have_the_same_configuration_in_any_order():
+    """Pairs differ by exactly .01, which shows only if each net is compared with its own configuration."""
     base = nets("unroll", rising, rising)
     promoted = nets("mixed", lambda i, _: rising(i) + 0.01, lambda i, _: rising(i) + 0.01)
     first, second, *_ = FIGURES["interventions"].claims([*base, *reversed(promoted)])
@@ -106,7 +106,7 @@ def test_pairs_are_of_the_same_configuration_in_whatever_order():
     assert second.high == pytest.approx(0.01)
 
 
-def test_interventions_without_effect_or_without_nets_cannot_be_told():
+def test_interventions_without_effect_or_without_nets_are_inconclusive():
     same = [
         row
         for i, category in enumerate(("unroll", "mixed", "random_depth", "penalty"))
@@ -224,7 +224,7 @@ def test_metrics_claims_follow_the_numbers():
 # Everything together.
 
 
-def test_studies_share_their_nets_and_what_is_measured_of_them():
+def test_figures_share_their_nets_and_what_is_measured_of_them():
     scale = SCALES["laptop"]
     plans = {name: FIGURES[name].plan(scale) for name in NAMES}
     known = {net.id for net in string_nets(scale, *STRING_CATEGORIES, Category.LOCAL)}
@@ -238,12 +238,12 @@ def test_studies_share_their_nets_and_what_is_measured_of_them():
     assert blocks("interventions", "per_instance", "convergence_vs_pi") <= blocks("interventions_by_difficulty")
 
 
-def test_every_study_measures_draws_and_judges(tmp_path):
+def test_every_figure_measures_draws_and_judges(tmp_path):
     """With nets that have learned nothing, each trained once."""
     scale, blocks, runs = SCALES["smoke"], {}, {}
     for name in NAMES:
-        study = FIGURES[name]
-        plan = study.plan(scale)
+        figure = FIGURES[name]
+        plan = figure.plan(scale)
         for step in plan:
             recipe = step.net.recipe
             if recipe.id not in runs:
@@ -251,15 +251,15 @@ def test_every_study_measures_draws_and_judges(tmp_path):
             if (recipe.id, step.measure.id) not in blocks:
                 blocks[recipe.id, step.measure.id] = measure_block(runs[recipe.id].folder, step)
         rows = json.loads(json.dumps(add_net_columns(plan, blocks.values()), allow_nan=False))
-        drawn = study.draw(rows)
+        drawn = figure.draw(rows)
         drawn.set_dpi(40)
         canvas = FigureCanvasAgg(drawn)
         canvas.draw()
         assert np.ptp(np.asarray(canvas.buffer_rgba())) > 0  # not an empty page
-        claims = study.claims(rows)
+        claims = figure.claims(rows)
         assert claims
         assert all(claim.statement and claim.measured for claim in claims)
-        points = study.points(rows)
+        points = figure.points(rows)
         if points is not None:
             assert {point["net"] for point in points.points} <= set(runs)
             assert all(math.isfinite(point["x"]) and math.isfinite(point["y"]) for point in points.points)

@@ -1,4 +1,4 @@
-"""The studies of single strings: claims on rows whose truth is known."""
+"""The figures of single strings: claims on rows whose truth is known."""
 
 from itertools import product
 
@@ -27,7 +27,7 @@ def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.C
     ]
 
 
-def test_single_strings_told_apart_or_not():
+def test_whether_aa_separates_right_from_wrong_strings():
     half = [0.99] * 50 + [0.2] * 49 + [None]  # the last one diverged
     right = [True] * 50 + [False] * 50
     assert verdicts("per_instance", strings_of(half, right)) == ["holds"] * 3
@@ -36,8 +36,8 @@ def test_single_strings_told_apart_or_not():
     assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 3  # AA says nothing: 0.5
 
 
-def test_the_deepest_nets_are_told_of_by_themselves():
-    """Half of the nets, those of few steps, tell nothing apart."""
+def test_the_deepest_nets_are_reported_separately():
+    """The nets with few steps, half of all, separate nothing."""
     deep = strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
     shallow = [row | {"net": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
     assert {claim.remark for claim in FIGURES["per_instance"].claims(deep)} == {""}
