@@ -127,7 +127,7 @@ def test_a_port_that_is_no_cluster_is_reported_within_seconds(tmp_path, mode):
     assert finished.returncode == 1
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_saves_and_the_same_command_resumes(tmp_path):
     """SIGINT to the command alone: its tasks are asked to save, and end."""
     (tmp_path / "recipe.json").write_text(replace(RECIPE, optim=Optim(steps=30_000, batch=8)).to_json())
     command = [sys.executable, "-m", "equilibria", "sweep", "recipe.json", "--on", "ray"]

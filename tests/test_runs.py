@@ -135,7 +135,7 @@ def die_after(path, content):
     write(path, content)
     if path.name == last:
         os.kill(os.getpid(), signal.SIGKILL)
-equilibria.io.folders.write_atomically = runs.write_atomically = die_after
+equilibria.io.files.write_atomically = equilibria.io.folders.write_atomically = runs.write_atomically = die_after
 try:""",
     )
     recipe_file = tmp_path / "recipe.json"

@@ -47,7 +47,7 @@ def test_two_processes_take_the_steps_of_one(tmp_path, recipe_file):
     assert two.summary["cell_evaluations"] == alone.summary["cell_evaluations"]
 
 
-def test_another_number_of_processes_goes_on(tmp_path, recipe_file):
+def test_another_number_of_processes_resumes(tmp_path, recipe_file):
     alone = train(LONG, tmp_path / "alone")
     interrupted(tmp_path / "run", 80, LONG)
     finished = train_in(2, recipe_file, tmp_path / "run")

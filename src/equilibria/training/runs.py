@@ -9,7 +9,6 @@ summary.json                         cost and final measurements; exists once th
 
 import errno
 import json
-import math
 import os
 import re
 import stat
@@ -23,7 +22,16 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from equilibria.io.files import DamagedFile, digest, explained, read_checked, remove_unfinished, write_atomically
+from equilibria.io.files import (
+    DamagedFile,
+    digest,
+    explained,
+    jsonable,
+    read_checked,
+    remove_unfinished,
+    write_atomically,
+    write_json,
+)
 from equilibria.io.folders import load, pack, read_config, save, unpack
 from equilibria.model import EquilibriumModel
 from equilibria.training.recipe import Recipe
@@ -162,7 +170,7 @@ class Run:
         """Write the trained net, then the summary, which marks the run as finished; remove the states."""
         save(model, self.folder)
         summary = summary | {"weights": read_config(self.folder)["weights"]["sha256"]}
-        write_atomically(self.folder / "summary.json", (json.dumps(summary, indent=1) + "\n").encode())
+        write_json(self.folder / "summary.json", summary)
         self._remove(self._states())
 
     def _states(self) -> list[tuple[int, Path]]:
@@ -235,10 +243,7 @@ def _differences(one: Any, other: Any, where: str = "") -> list[str]:
 
 def as_json(thing: Any) -> dict[str, Any]:
     """Return the fields of a dataclass for JSON: numbers that are not finite become null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in asdict(thing).items()
-    }
+    return jsonable(asdict(thing))
 
 
 def compare_measurements(recorded: list[dict[str, Any]], measured: list[Any], *, shares: bool) -> list[str]:
