@@ -206,8 +206,8 @@ def test_a_map_that_ignores_its_state_can_be_attacked(solver):
     [
         ({"radius": 0.0}, "radius must be > 0"),
         ({"radius": math.inf}, "omit it to search anywhere"),
-        ({"guesses": 0}, "guesses must be a whole number >= 1"),
-        ({"updates": -1}, "updates must be a whole number >= 0"),
+        ({"guesses": 0}, "guesses must be an integer >= 1"),
+        ({"updates": -1}, "updates must be an integer >= 0"),
         ({"through": 0}, "omit it to unroll the whole budget"),
         ({"guesses": []}, "pass at least one"),
         ({"guesses": [torch.zeros(3, 5)]}, r"a first guess has shape \(3, 5\) and the state \(2, 3\)"),

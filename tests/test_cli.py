@@ -190,7 +190,7 @@ def test_wrong_flags_give_exit_code_2_and_name_what_is_allowed(flag, value, caps
 def test_an_impossible_value_names_the_field(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", "prefix_sum/fast", "--optim.steps", "0"])
-    assert "steps must be a whole number >= 1, got 0" in " ".join("".join(capsys.readouterr()).split())
+    assert "steps must be an integer >= 1, got 0" in " ".join("".join(capsys.readouterr()).split())
 
 
 def test_control_c_saves_and_says_how_to_resume(tmp_path):

@@ -52,10 +52,10 @@ def test_a_bounded_search_does_less_harm(run, capsys):
         (["--examples", "1"], "--examples must be at least 2"),
         (["--difficulty", "9"], "pass --steps"),
         (["--radius", "-1"], "radius must be > 0"),
-        (["--guesses", "0"], "guesses must be a whole number >= 1"),
-        (["--steps", "-5"], "steps must be a whole number >= 1"),
+        (["--guesses", "0"], "guesses must be an integer >= 1"),
+        (["--steps", "-5"], "steps must be an integer >= 1"),
         (["--difficulty", "-2", "--steps", "5"], "has no difficulty -2"),
-        (["--through", "-2"], "through must be a whole number >= 1"),
+        (["--through", "-2"], "through must be an integer >= 1"),
     ],
 )
 def test_wrong_numbers(run, capsys, arguments, message):

@@ -114,7 +114,7 @@ def test_the_influence_of_the_start_of_a_linear_map_is_a_matrix_power():
 @pytest.mark.parametrize("measure", [contraction, start_influence])
 def test_misuse(measure):
     name = "rounds" if measure is contraction else "probes"
-    with pytest.raises(ValueError, match=f"{name} must be a whole number >= 1"):
+    with pytest.raises(ValueError, match=f"{name} must be an integer >= 1"):
         measure(linear(torch.eye(2)[None]), torch.ones(1, 2), rng=rng(), **{name: 0})
 
 

@@ -27,7 +27,7 @@ from equilibria.tasks.digits import IDX, extract
         (
             f"{IDX[1]}.gz",
             lambda data: gzip.compress(struct.pack(">II", 0x801, 299) + bytes(299)),
-            "holds 300 images but .* holds 299 labels",
+            "has 300 images but .* has 299 labels",
         ),
     ],
 )

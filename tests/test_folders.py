@@ -107,7 +107,7 @@ def test_damage_is_found(tmp_path):
     with pytest.raises(ValueError, match=r"config.json is damaged"):
         equilibria.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"format": "equilibria-1", "net": None}))
-    with pytest.raises(ValueError, match=r"config.json lacks budget, gradient, init, solver, task, weights"):
+    with pytest.raises(ValueError, match=r"config.json has no budget, gradient, init, solver, task, weights"):
         equilibria.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"other": 1}))
     with pytest.raises(ValueError, match="does not describe a model"):

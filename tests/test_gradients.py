@@ -264,8 +264,8 @@ def test_status_and_steps():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Backprop(last=0), "last must be a whole number >= 1"),
-        (lambda: Phantom(steps=0), "steps must be a whole number >= 1"),
+        (lambda: Backprop(last=0), "last must be an integer >= 1"),
+        (lambda: Phantom(steps=0), "steps must be an integer >= 1"),
         (lambda: Phantom(damping=1.0), r"damping must be in \[0, 1\)"),
         (lambda: Implicit(scale=0.0), r"scale must be in \(0, 1\]"),
     ],

@@ -95,7 +95,7 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
         (["RUN", "--noise", "-1"], "scale must be > 0"),
         (["RUN", "--level", "95"], "level must be between 0 and 1"),
         (["RUN", "--at", "0", "5"], "has no difficulty 0"),
-        (["RUN", "--at", "6", "0"], "steps must be a whole number >= 1"),
+        (["RUN", "--at", "6", "0"], "steps must be an integer >= 1"),
     ],
 )
 def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, run, capsys):

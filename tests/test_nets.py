@@ -185,7 +185,7 @@ def test_recall_shows_the_raw_input_at_every_step():
             lambda: MatrixNet().build(BlurryMNIST()),
             "MatrixNet maps square matrices to matrices of the same size, but BlurryMNIST",
         ),
-        (lambda: ConvNet().build(GRAPH), "ConvNet needs inputs of layout sequence or image, but those of EdgeCopy"),
+        (lambda: ConvNet().build(GRAPH), "ConvNet needs inputs of layout sequence or image, but EdgeCopy"),
     ],
 )
 def test_impossible_nets_are_refused(make, words):

@@ -255,7 +255,7 @@ def test_an_injection_of_another_precision_is_promoted():
 
 def test_a_state_of_another_length_is_refused():
     model, x = built(ConvNet(width=8, injection="concat"), SEQUENCE)
-    with pytest.raises(ValueError, match="does not fit an input"):
+    with pytest.raises(ValueError, match="does not match an input"):
         model.equilibrium(x[..., :1], torch.zeros(5, 8, 12).double())
 
 

@@ -117,11 +117,11 @@ def test_damping_mixes_in_the_old_state():
     ("make", "words"),
     [
         (lambda: Picard(damping=1.0), r"damping must be in \[0, 1\)"),
-        (lambda: Anderson(memory=1), "memory must be a whole number >= 2"),
+        (lambda: Anderson(memory=1), "memory must be an integer >= 2"),
         (lambda: Anderson(ridge=-1.0), "ridge must be >= 0"),
         (lambda: Anderson(mixing=0.0), r"mixing must be in \(0, 1\]"),
-        (lambda: Anderson(memory=2.5), "memory must be a whole number >= 2, got 2.5"),  # pyright: ignore
-        (lambda: Broyden(memory=0), "memory must be a whole number >= 1"),
+        (lambda: Anderson(memory=2.5), "memory must be an integer >= 2, got 2.5"),  # pyright: ignore
+        (lambda: Broyden(memory=0), "memory must be an integer >= 1"),
     ],
 )
 def test_impossible_options_are_refused(make, words):

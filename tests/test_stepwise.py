@@ -78,7 +78,7 @@ def test_the_budget_limits_the_steps():
     assert list(stepwise.run(every=4)) == [4, 8, 10]
     stepwise.step(3)
     assert stepwise.taken == 10
-    with pytest.raises(ValueError, match="every must be a whole number >= 1"):
+    with pytest.raises(ValueError, match="every must be an integer >= 1"):
         next(Stepwise(flip, column(0.3), solver=Picard(), budget=Budget(10)).run(every=0))
 
 

@@ -229,7 +229,7 @@ def test_why_continues_status():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"every": 0}, "every must be a whole number >= 1"),
+        ({"every": 0}, "every must be an integer >= 1"),
         ({"deadline": -1.0}, "deadline must be >= 0 seconds"),
         ({"restarts": 2}, "pass the generator"),
     ],
@@ -240,7 +240,7 @@ def test_misuse_raises_at_the_call(options, message):
 
 
 def test_invalid_rules():
-    with pytest.raises(ValueError, match="steps must be a whole number >= 1"):
+    with pytest.raises(ValueError, match="steps must be an integer >= 1"):
         Unchanged(0)
     with pytest.raises(ValueError, match="within must be >= 0"):
         Unchanged(3, within=-1.0)

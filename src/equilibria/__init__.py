@@ -1,4 +1,4 @@
-"""Equilibrium models: networks whose answer is the state that a learned map settles on."""
+"""Equilibrium models: networks that iterate a learned map and compute their answer from the state where it settles."""
 
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver, Stepwise, solve

@@ -1,4 +1,4 @@
-"""`EquilibriumModel`: a network whose prediction is read from the state that its cell settles on."""
+"""`EquilibriumModel`: a network that computes its prediction from the state at which its cell settles."""
 
 import math
 from collections.abc import Callable, Generator
@@ -18,7 +18,7 @@ from equilibria.solvers import Picard
 
 
 class Output(NamedTuple):
-    """A prediction and the solve behind it."""
+    """A prediction and the solution that it was computed from."""
 
     prediction: Tensor
     solution: Solution
@@ -33,12 +33,12 @@ class Answer(NamedTuple):
 
 
 def zeros(u: Tensor, *_: Any) -> Tensor:
-    """The default initial state: zeros in the shape of the (first) injected tensor."""
+    """The default initial state: zeros in the shape of the first injected tensor."""
     return torch.zeros_like(u)
 
 
 def encoded(u: Tensor, *_: Any) -> Tensor:
-    """An initial state that is the encoded input."""
+    """Use the encoded input as the initial state."""
     return u
 
 
@@ -46,16 +46,16 @@ class EquilibriumModel(nn.Module):
     """injection = encoder(x),  z* = cell(z*, *injection),  prediction = readout(z*).
 
     Args:
-        encoder: maps the input to a tensor or a tuple of tensors, the injection, which the cell sees at every step.
-        cell: `cell(z, *injection)` returns the next state. Rows must be independent: no batch norm.
+        encoder: maps the input to the injection, a tensor or tuple of tensors that the cell receives at every step.
+        cell: `cell(z, *injection)` returns the next state. Rows must be independent, so batch norm is not allowed.
         readout: maps a state to a prediction.
         init: `init(*injection)` returns the initial state.
-        solver, gradient, budget: the defaults of calls: 32 plain steps, differentiated by backpropagation.
+        solver, gradient, budget: used unless a call overrides them. Default to 32 plain steps and backpropagation.
 
-    Weights under `torch.nn.utils.parametrizations`, such as weight norm, are computed once per call. A cell can also
-    precompute what depends only on the injection: give it a method `prepare_solve(*injection)` that returns another
-    map and injection, with `map(z, *its_injection)` equal to `cell(z, *injection)`. Everything that differs between
-    rows must be in that injection, because finished rows leave the batch.
+    Parametrized weights (`torch.nn.utils.parametrizations`), such as weight norm, are computed once per call. A cell
+    can also precompute what depends only on the injection: define a method `prepare_solve(*injection)` that returns
+    another map and injection, such that `map(z, *its_injection)` equals `cell(z, *injection)`. Everything that differs
+    between rows must be in this injection, because finished rows are removed from the batch.
     """
 
     encoder: Any  # modules or functions
@@ -91,7 +91,7 @@ class EquilibriumModel(nn.Module):
                 )
 
     def inject(self, x: Tensor) -> tuple:
-        """The injection for the input `x`, as a tuple."""
+        """Return the injection for the input `x` as a tuple."""
         injection = self.encoder(x)
         return injection if isinstance(injection, tuple) else (injection,)
 
@@ -113,7 +113,7 @@ class EquilibriumModel(nn.Module):
         on_step: Callable[[Step], None] | None = None,
         trace: bool = True,
     ) -> Solution:
-        """Solve for the state without gradients. Arguments are those of `equilibria.solve`."""
+        """Solve without gradients and return the solution. Takes the arguments of `equilibria.solve`."""
         with torch.no_grad():
             return solve(
                 *self._problem(x, z0),
@@ -134,7 +134,7 @@ class EquilibriumModel(nn.Module):
         budget: Budget | None = None,
         trace: bool = False,
     ) -> Output:
-        """Predict, with gradients in train and in eval mode."""
+        """Predict. Gradients are recorded in train and in eval mode."""
         solution = (gradient or self.gradient).solve(
             *self._problem(x, z0),
             solver=solver or self.solver,
@@ -152,11 +152,11 @@ class EquilibriumModel(nn.Module):
         solver: Solver | None = None,
         budget: Budget | None = None,
     ) -> Answer:
-        """Predict without gradients, and abstain where the uncertainty is above a threshold.
+        """Predict without gradients, and mark predictions whose uncertainty is above a threshold as abstained.
 
         Args:
-            threshold: the largest accepted uncertainty. `equilibria.diagnostics.selective` finds one that guarantees
-                an error rate.
+            threshold: the largest accepted uncertainty. `equilibria.diagnostics.selective` finds a threshold with a
+                guaranteed error rate.
             uncertainty: an `equilibria.diagnostics.Uncertainty`, such as `Misalignment()`. Defaults to the relative
                 residual of the solve, which is free, deterministic and independent of the other rows.
         """
@@ -182,20 +182,19 @@ class EquilibriumModel(nn.Module):
         restarts: int = 0,
         rng: torch.Generator | None = None,
     ) -> Generator[Thought, None, None]:
-        """Yield the predictions so far every few steps, until every row has stopped.
-
-        With `restarts`, that many solves from standard normal noise, drawn from `rng`, run alongside, and
-        `Thought.alignment` is the mean cosine to their states.
+        """Yield the current predictions every few steps, until every row has stopped.
 
         Args:
             every: the number of steps between two thoughts.
             until: also stop rows whose answer no longer changes.
-            deadline: seconds from this call.
+            deadline: the time limit in seconds, from this call.
+            restarts: the number of restarts per row, from standard normal noise drawn from `rng`.
+                `Thought.alignment` is the mean cosine to their states.
         """
         with torch.no_grad():
             cell, start, injection = self._problem(x, z0)
             if restarts and rng is None:
-                raise ValueError("restarts need noise; pass the generator to draw it from: rng=torch.Generator()")
+                raise ValueError("restarts need a random generator; pass rng=torch.Generator()")
             example = torch.arange(len(start), device=start.device).repeat(restarts)
             restart_states = noise_like(rows(start, example), rng) if restarts and rng else None
             return think(

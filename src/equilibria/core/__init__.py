@@ -1,1 +1,1 @@
-"""Solve fixed points: the loop, what it may spend and what it returns. Nothing here is learned."""
+"""Solve fixed points: the solver loop, its budget and its result. Nothing here is learned."""

@@ -1,4 +1,4 @@
-"""The active rows of a batch: their states, one step of them, and compaction when enough rows have finished.
+"""The active rows of a batch: their states, the parts of a step, and compaction when enough rows have finished.
 
 Only the loop uses this class, and only this class writes its fields.
 """
@@ -17,14 +17,14 @@ from equilibria.core._cycles import Window
 from equilibria.core._tree import is_channels_last, take
 from equilibria.core.solution import ACTIVE, Solution, Status, Step
 
-# Finished rows stay in the batch until they are this share of it. Gathering the active rows costs about as much
-# as a solver's step, so it must be worth it.
+# Finished rows stay in the batch until they are this share of it, because gathering the active rows costs about as
+# much as a step of the solver.
 COMPACT_AT = 1 / 8
-CLOSED_OVER = "finished rows leave the batch, so pass what differs between samples as injection"
+CLOSED_OVER = "finished rows are removed from the batch, so pass everything that differs between rows as injection"
 
 
 class ActiveSet:
-    """Rows that are solved together and leave the batch once they have finished."""
+    """Rows that are solved together and removed from the batch once they have finished."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class ActiveSet:
         return self._count - self._finished
 
     def set_memory(self, memory: Any) -> None:
-        """Replace the solver's memory by one for the present rows."""
+        """Replace the solver's memory. It must match the present rows."""
         self.memory = memory
 
     def advance(self, steps: int) -> None:
-        """Take steps without checking or measuring them: as little as a loop can do."""
+        """Take steps without checking or measuring them, at the lowest possible cost."""
         f = self._f if self._solution is None else self._checked_f
         z, memory, propose = self.z, self.memory, self._propose
         for _ in range(steps):
@@ -108,7 +108,7 @@ class ActiveSet:
         return state if self._is_flat else state.reshape(len(state), -1)
 
     def _checked_f(self, z: Tensor, *injection: Any) -> Tensor:
-        """f, with an error message for the mistakes that a cell can make."""
+        """Call f and raise an error with a remedy if the result is not a valid next state."""
         version = None if z.is_inference() else z._version
         try:
             fz = self._f(z, *injection)
@@ -125,7 +125,7 @@ class ActiveSet:
         if fz.dtype != z.dtype and not torch.is_autocast_enabled(z.device.type):
             raise ValueError(f"f turned a state of {z.dtype} into {fz.dtype}; convert z0, the injection or the cell")
         if version is not None and z._version != version:
-            raise ValueError("f wrote into its state, or into a tensor that it returned before; return a new tensor")
+            raise ValueError("f modified its state, or a tensor that it had returned, in place; return a new tensor")
         return fz
 
     def measure(self) -> None:
@@ -213,7 +213,7 @@ class ActiveSet:
         self._count, self._finished = len(self.rows), 0
 
     def current_z(self) -> Tensor:
-        """(batch, *state): finished rows stay where they ended."""
+        """(batch, *state): the present state of active rows, the final state of finished rows."""
         z = self.unflatten(self.z)
         return z if self._solution is None else self._merged(self._solution.z, z[self.mask])
 
@@ -228,7 +228,7 @@ class ActiveSet:
         return torch.full_like(self.rows, ACTIVE) if self._solution is None else self._solution.status.clone()
 
     def current_steps(self, taken: int) -> Tensor:
-        """(batch,): evaluations that each row has used, `taken` for active rows."""
+        """(batch,): the number of evaluations of each row, `taken` for active rows."""
         if self._solution is None:
             return torch.full_like(self.rows, taken)
         return torch.where(self._solution.status == ACTIVE, taken, self._solution.steps)

@@ -1,4 +1,4 @@
-"""What no step of a solve changes, precomputed before the first step."""
+"""Precompute what is constant during a solve, before the first step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +10,10 @@ from torch.nn.utils import parametrize
 
 
 def prepare(cell: Any, injection: tuple) -> tuple[Callable[..., Tensor], tuple]:
-    """An equal map for one solve, and the injection that it takes, with everything precomputed that needs no state.
+    """Return an equivalent map and its injection for one solve, with everything precomputed that needs no state.
 
-    This covers parametrized weights. A module with a method `prepare_solve(*injection)` returns such a map and
-    injection itself.
+    This includes parametrized weights. If the cell has a method `prepare_solve(*injection)`, this method returns the
+    map and the injection.
     """
     cell = precompute_weights(cell)
     return cell.prepare_solve(*injection) if _can_prepare(cell) else (cell, injection)
@@ -42,11 +42,11 @@ def _definer(kind: type, name: str) -> type:
 
 
 def precompute_weights(module: Any) -> Any:
-    """A copy of `module` that holds its parametrized weights, such as weight norm, as plain tensors.
+    """Return a copy of `module` whose parametrized weights, such as weight norm, are plain tensors.
 
     Use the copy for one solve. It shares everything else with the module, and gradients flow through the
     precomputed weights. (`torch.nn.utils.parametrize.cached` is global to the process, and loses gradients when
-    solves with and without them are nested or run in threads.) Without such weights, returns `module` itself.
+    solves with and without gradients are nested or run in threads.) Returns `module` itself if there are none.
     """
     if not isinstance(module, nn.Module) or not any(parametrize.is_parametrized(part) for part in module.modules()):
         return module

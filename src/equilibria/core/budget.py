@@ -1,4 +1,4 @@
-"""What a solve may spend (`Budget`) and which states it keeps (`Keep`)."""
+"""The stopping rules of a solve (`Budget`) and the states that it keeps (`Keep`)."""
 
 import math
 import operator
@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 def require_whole(name: str, value: Any, *, least: int, why: str) -> None:
-    """Raise unless `value` is a whole number of at least `least`."""
+    """Raise unless `value` is an integer >= `least`."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}; {why}")
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}; {why}")
 
 
 def require_share(name: str, value: Any, allowed: str, why: str) -> None:
@@ -24,10 +24,10 @@ def require_share(name: str, value: Any, allowed: str, why: str) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """At most `steps` cell evaluations per row.
+    """The maximum number of steps per row, and the rules for stopping earlier.
 
-    A row stops when its relative residual is at most `tol`; with `tol=0` every row takes all steps. With
-    `halt_on_cycle`, rows also stop when they cycle, which no tolerance would stop.
+    A row stops when its relative residual is at most `tol`. With `tol=0`, every row takes all steps. With
+    `halt_on_cycle`, a row also stops when it cycles. A tolerance alone never stops such a row.
     """
 
     steps: int
@@ -46,7 +46,7 @@ class Budget:
 
 
 class Keep(NamedTuple):
-    """Keep the states after these numbers of evaluations (0: the initial state), passed through `of` if given."""
+    """Keep the states after these steps (0 is the initial state), or `of(state)` if `of` is given."""
 
     at: Iterable[int]
     of: Callable[[Tensor], Any] | None = None

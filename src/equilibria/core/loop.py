@@ -1,8 +1,8 @@
 """Solve z = f(z, *injection) row by row: the `Solver` interface, the `Stepwise` solve, and `solve`.
 
 This is the only loop that iterates a cell. It evaluates `f` once per step, and the solver only proposes the next
-state, so one step is one cell evaluation for every solver. Finished rows leave the batch, together with their rows of
-the injection and of the solver's memory.
+state, so one step is one cell evaluation for every solver. Finished rows are removed from the batch, the injection and
+the solver's memory.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from equilibria.core.solution import ACTIVE, Carry, Solution, Status, Step
 
 
 class Solver(ABC):
-    """Proposes the next state from z and f(z), which are flat, (batch, n), in float32 or better. It never sees f.
+    """Proposes the next state from z and f(z), flat tensors (batch, n) in float32 or float64, without access to f.
 
     A memory is None or a NamedTuple of tensors, whose first dimension is the batch, and of plain numbers, which all
-    rows share. Rows of it leave when they finish. No row may influence another.
+    rows share. When rows finish, their part of the memory is removed. Rows must not influence each other.
     """
 
     @abstractmethod
@@ -50,21 +50,21 @@ def solve(
     trace: bool = True,
     compact: bool = True,
 ) -> Solution:
-    """Iterate `z <- f(z, *injection)` from `z0` until each row settles or the budget ends.
+    """Iterate `z <- f(z, *injection)` from `z0` until each row settles or the budget is used up.
 
-    A solve that may stop early records no gradients, because finished rows would silently lose theirs. With
-    `tol=0` autograd sees ordinary operations. To train, use `equilibria.gradients`.
+    If rows may stop early, the solve does not record gradients, because finished rows would silently lose theirs.
+    With `tol=0`, autograd records the steps as usual. For training, use `equilibria.gradients`.
 
     Args:
-        z0: the initial state, (batch, *state), or a Solution to continue: its rows that already meet the
-            budget's rules stay as they are, the others continue with their solver's memory.
+        z0: the initial state, (batch, *state), or a Solution to continue. Rows of a Solution that already meet the
+            stopping rules of the budget do not change; all other rows continue with the memory of their solver.
         injection: tensors whose first dimension is the batch, nested in tuples, lists or dicts. A tuple is
             passed as several arguments to f, anything else as one.
-        keep: the numbers of evaluations in this call after which to keep the state or a function of it.
-        on_step: called at every evaluation. Raise an exception in it to stop.
-        trace: record the residual of every step. Without a trace and with `tol=0`, only the last residual is
-            measured and cycles are not detected, which makes steps cheaper.
-        compact: remove finished rows from the batch. Pass False for an `f` that needs the whole batch.
+        keep: the steps of this call after which to keep the state, or a function of it.
+        on_step: called at every step. Raise an exception in it to stop the solve.
+        trace: record the residual of every step. With `trace=False` and `tol=0`, only the last residual is
+            computed and cycles are not detected, which makes steps cheaper.
+        compact: remove finished rows from the batch. Pass False if `f` needs the whole batch.
     """
     stepwise = Stepwise(
         f, z0, injection, solver=solver, budget=budget, keep=keep, on_step=on_step, trace=trace, compact=compact
@@ -74,9 +74,9 @@ def solve(
 
 
 class Stepwise:
-    """A solve under your control: inspect it, or stop rows, between any two steps.
+    """A solve that you run step by step. Between steps, you can inspect its state and stop rows.
 
-    Takes the arguments of `solve`, which is `Stepwise(...)`, `step(budget.steps)`, `result()`.
+    Takes the arguments of `solve`. Calling `solve` is the same as `Stepwise(...)`, `step(budget.steps)`, `result()`.
     """
 
     taken: int  # steps taken so far in this solve
@@ -125,7 +125,7 @@ class Stepwise:
         return torch.set_grad_enabled(torch.is_grad_enabled() and not self._budget.may_stop_early)
 
     def step(self, count: int = 1) -> None:
-        """Take `count` more steps; fewer if the budget ends or no row is active any more."""
+        """Take `count` more steps, or fewer if the budget is used up or no row is active."""
         active, budget = self._active, self._budget
         with self._grad_mode():
             for step in self._observed_steps(min(self.taken + count, budget.steps)):
@@ -154,7 +154,7 @@ class Stepwise:
         return sorted(step for step in {1, 2, until} if self.taken < step <= until)
 
     def run(self, every: int = 1) -> Iterator[int]:
-        """Take `every` steps at a time and yield `taken`, until no row is active or the budget ends."""
+        """Take `every` steps at a time and yield `taken`, until no row is active or the budget is used up."""
         require_whole("every", every, least=1, why="it is the number of steps between two yields")
         while len(self._active) and self.taken < self._budget.steps:
             self.step(every)
@@ -162,7 +162,7 @@ class Stepwise:
 
     @property
     def z(self) -> Tensor:
-        """(batch, *state): the present state; finished rows stay where they ended."""
+        """(batch, *state): the present state of active rows, the final state of finished rows."""
         return self._active.current_z()
 
     @property
@@ -177,7 +177,7 @@ class Stepwise:
 
     @property
     def steps(self) -> Tensor:
-        """(batch,): the evaluations that each row has used, including those of a solve that this one continues."""
+        """(batch,): the number of steps of each row, including those of a solve that this one continues."""
         steps = self._active.current_steps(self.taken)
         return steps if self._previous is None else self._previous.steps + steps
 
@@ -187,9 +187,9 @@ class Stepwise:
         return self.status == ACTIVE
 
     def stop(self, rows: Tensor, status: int | None = None) -> None:
-        """Finish the active ones of `rows`, (batch,) bool, in their present state.
+        """Finish those of `rows`, (batch,) bool, that are active, in their present state.
 
-        `status` defaults to the status that they would have if the budget ended here.
+        `status` defaults to the status that they would have if the budget were used up now.
         """
         active = self._active
         done = (active.mask & rows[active.rows]).nonzero()[:, 0]
@@ -218,7 +218,7 @@ def _windows(budget: Budget) -> range:
 
 
 def _resume(active: ActiveSet, previous: Solution, solver: Solver, budget: Budget) -> Any:
-    """Finish the rows that already meet the budget's rules; the memory to continue with, or None for a new one."""
+    """Finish the rows that already meet the budget, and return the memory to continue with (None for a new one)."""
     if budget.may_stop_early:
         settled = previous.converged & (previous.residual <= budget.tol) | (previous.status == Status.DIVERGED)
         if budget.halt_on_cycle:
@@ -266,8 +266,8 @@ def _check(f: Any, z0: Any, injection: tuple) -> None:
     for tensor in leaves(injection):
         if tensor.ndim == 0 or len(tensor) != len(z0):
             raise ValueError(
-                f"the injection holds a tensor {_described(tensor)} but the state is {_described(z0)}; every injected "
-                "tensor needs the batch as its first dimension (let f close over what all rows share)"
+                f"the injection contains a tensor {_described(tensor)} but the state is {_described(z0)}; the first "
+                "dimension of every injected tensor must be the batch (let f close over tensors that all rows share)"
             )
 
 

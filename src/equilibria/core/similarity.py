@@ -1,6 +1,6 @@
-"""How similar two states are: the cosine of AA, and the alternatives of the paper's Appendix A.
+"""Similarities between states: the cosine of the AA score, and the alternatives from Appendix A of the paper.
 
-A state of zero has no direction: its cosine is 1 with another state of zero, and 0 with any other state.
+A zero state has no direction. Its cosine with another zero state is 1, and its cosine with any other state is 0.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ def cosine(one: Tensor, other: Tensor, zero: float) -> Tensor:
 
 
 def vectors(states: Tensor) -> Tensor:
-    """(rows, ...) -> (rows, n), in float32 or better."""
+    """(rows, ...) -> (rows, n), in float32 or float64."""
     return flat(states).to(torch.promote_types(states.dtype, torch.float32))
 
 

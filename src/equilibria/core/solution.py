@@ -1,4 +1,4 @@
-"""What a solve returns: the status of every row, and the `Solution`."""
+"""The result of a solve: the `Status` of every row, and the `Solution`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Status(IntEnum):
 
     CONVERGED = 0  # the residual of the returned state is at most tol; with tol=0, at most rounding error
     CYCLING = 1  # the state recurs with `Solution.period`; period 1 is a fixed point with a residual above tol
-    EXHAUSTED = 2  # the budget ran out before any of the others happened
+    EXHAUSTED = 2  # the budget was used up before the row converged, cycled or diverged
     DIVERGED = 3  # the state became infinite or NaN
 
 
@@ -43,19 +43,19 @@ class Carry(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solve found, per row.
+    """The result of a solve, per row.
 
-    `residuals[t]` is the relative residual |f(z) - z| / |f(z)| of the state that entered step t, and NaN
-    once a row has finished. A CONVERGED row returns exactly the state whose residual met the tolerance; any
-    other returns the solver's last proposal, one step after the state that was measured. (A `Gradient` that
-    evaluates f again to record it, as `Implicit` and `Phantom` do, returns the result of that evaluation.)
+    `residuals[t]` is the relative residual |f(z) - z| / |f(z)| of the state before step t, and NaN
+    after a row has finished. A CONVERGED row returns exactly the state whose residual met the tolerance. Every
+    other row returns the solver's last proposal, one step after the last measured state. (A `Gradient` that
+    evaluates f once more to record it, such as `Implicit` or `Phantom`, returns the result of that evaluation.)
     """
 
-    z: Tensor  # (batch, *state) the last iterate, never a "best so far"
-    residuals: Tensor  # (steps, batch); without a trace only the last, (1, batch)
-    residual: Tensor  # (batch,) the last one measured
+    z: Tensor  # (batch, *state) the last iterate, not the best one
+    residuals: Tensor  # (steps, batch); with `trace=False` only the last, (1, batch)
+    residual: Tensor  # (batch,) the last measured residual
     status: Tensor  # (batch,) values of Status
-    steps: Tensor  # (batch,) cell evaluations that each row used
+    steps: Tensor  # (batch,) the number of steps of each row
     period: Tensor  # (batch,) 0: no recurrence, 1: a fixed point, else the length of the cycle
     kept: dict[int, Any] = field(default_factory=dict)  # number of evaluations -> what `keep` requested
     adjoints: list[Solution] = field(default_factory=list)  # the backward solves, one per backward pass
@@ -63,10 +63,10 @@ class Solution:
 
     @property
     def converged(self) -> Tensor:
-        """(batch,) bool."""
+        """(batch,) bool: whether the row met the tolerance."""
         return self.status == Status.CONVERGED
 
     @property
     def settled(self) -> Tensor:
-        """(batch,) bool: reached a fixed point or a cycle."""
+        """(batch,) bool: whether the row reached a fixed point or a cycle."""
         return self.converged | (self.status == Status.CYCLING)

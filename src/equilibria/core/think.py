@@ -18,19 +18,19 @@ from equilibria.core.solution import ACTIVE, Status
 
 
 class Why(IntEnum):
-    """Why a row has stopped. The first four are those of `Status`."""
+    """Why a row has stopped. The first four values are those of `Status`."""
 
     CONVERGED = Status.CONVERGED
     CYCLING = Status.CYCLING
-    EXHAUSTED = Status.EXHAUSTED  # the budget ran out
+    EXHAUSTED = Status.EXHAUSTED  # the budget was used up
     DIVERGED = Status.DIVERGED
     UNCHANGED = 4  # its answer has been the same for long enough
-    DEADLINE = 5  # the time ran out
+    DEADLINE = 5  # the deadline has passed
     THINKING = ACTIVE  # it has not stopped
 
 
 class Streak(NamedTuple):
-    """Answers, and the step since which each has been the same."""
+    """Answers, and the step from which each has been the same."""
 
     answer: Tensor  # (batch, ...)
     since: Tensor  # (batch,)
@@ -38,10 +38,10 @@ class Streak(NamedTuple):
 
 @dataclass(frozen=True)
 class Unchanged:
-    """Stop a row once its answer has been the same for `steps` steps, at every thought.
+    """Stop a row once its answer has been the same in every thought of the last `steps` steps.
 
-    An answer is the class, argmax over dimension 1, at every position. With `within`, an answer is the numbers
-    themselves: they are the same while none has moved by more than `within` since the count began.
+    An answer consists of the classes (argmax over dimension 1) at all positions. With `within`, an answer consists of
+    the numbers themselves, and is the same as long as no number has changed by more than `within`.
     """
 
     steps: int
@@ -53,7 +53,7 @@ class Unchanged:
             raise ValueError(f"within must be >= 0 and finite, got {self.within!r}; omit it to compare classes")
 
     def streak(self, before: Streak | None, prediction: Tensor, step: int) -> Streak:
-        """Since when answers have been the same, given the prediction after `step` steps."""
+        """Update the streak with the prediction after `step` steps."""
         now = torch.full((len(prediction),), step, device=prediction.device)
         if before is None:
             return Streak(prediction, now)
@@ -75,13 +75,13 @@ class Unchanged:
 
 
 class Thought(NamedTuple):
-    """Where every row is after `step` steps. Rows that have stopped stay as they were."""
+    """The state and prediction of every row after `step` steps. Rows that have stopped do not change."""
 
     step: int
     prediction: Tensor  # (batch, ...)
     z: Tensor  # (batch, *state)
     why: Tensor  # (batch,) values of Why
-    steps: Tensor  # (batch,) cell evaluations that each row has used
+    steps: Tensor  # (batch,) the number of steps of each row
     alignment: Tensor | None  # (batch,) mean cosine to the states of the restarts; NaN where one is not finite
 
     @property
@@ -110,16 +110,16 @@ def think(
 ) -> Generator[Thought, None, None]:
     """Solve, and yield a Thought every few steps until every row has stopped.
 
-    The states are those of one `solve` with the same budget. Rows that have stopped leave the batch. There is
-    always at least one thought. A deadline is exceeded by at most one step and one readout.
+    The states equal those of `solve` with the same budget. Rows that have stopped are removed from the batch. At least
+    one thought is yielded. The deadline is exceeded by at most one step and one readout.
 
     Args:
-        budget: its `tol` and `halt_on_cycle` stop rows that have converged or cycle.
+        budget: `tol` and `halt_on_cycle` stop rows that have converged or cycle.
         every: the number of steps between two thoughts.
         until: also stop rows whose answer no longer changes.
-        deadline: seconds from this call.
+        deadline: the time limit in seconds, from this call.
         restarts: initial states of restarts, one batch after another, (restarts * batch, *state). They are
-            solved too, to give `Thought.alignment`.
+            solved as well, to compute `Thought.alignment`.
     """
     require_whole("every", every, least=1, why="it is the number of steps between two thoughts")
     if deadline is not None and not deadline >= 0:
@@ -160,7 +160,7 @@ def _thoughts(
         prediction = _read(readout, z, thinking, prediction)
         if until is not None:
             streak = until.streak(streak, prediction, step)
-            finite = z.isfinite().reshape(len(z), -1).all(1)  # other rows diverge, whatever is read from them
+            finite = z.isfinite().reshape(len(z), -1).all(1)  # all other rows diverge, regardless of their prediction
             stepwise.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
         if step == last:
             stepwise.stop(thinking)

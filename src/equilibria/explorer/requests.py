@@ -66,7 +66,7 @@ class Input(_Limited):
         if len(self.flips) > MAX_FLIPS:
             raise Refused(422, f"flips may hold at most {MAX_FLIPS} places, got {len(self.flips)}")
         if isinstance(self.difficulty, float) and self.difficulty.is_integer():
-            object.__setattr__(self, "difficulty", int(self.difficulty))  # tasks count in whole numbers
+            object.__setattr__(self, "difficulty", int(self.difficulty))  # tasks use integers
 
 
 @dataclass(frozen=True)

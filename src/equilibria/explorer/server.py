@@ -182,7 +182,7 @@ class _Page:
                 return
             given = data.pop("id", None)
             if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**32:
-                raise Refused(422, "a request on a WebSocket needs an id, a whole number from 0 to 4294967295")
+                raise Refused(422, "a request on a WebSocket needs an id, an integer from 0 to 4294967295")
             number = given
             self._cancel(number)
             if len(self._streams) >= MAX_STREAMS_PER_PAGE:

@@ -1,4 +1,4 @@
-"""Methods to differentiate a fixed point. To add one, write a file with a `Gradient` and add a line here."""
+"""Methods to differentiate a fixed point. To add one, define a `Gradient` in a new file and add it to `GRADIENTS`."""
 
 from equilibria.gradients.backprop import Backprop
 from equilibria.gradients.gradient import FixedPointGradient, Gradient

@@ -1,4 +1,4 @@
-"""Backpropagation through the solver's own steps."""
+"""Backpropagation through the steps of the solver."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from equilibria.gradients.gradient import Gradient
 
 @dataclass(frozen=True)
 class Backprop(Gradient):
-    """The exact derivative of the computation: of all steps, or of the last `last` steps.
+    """Backpropagates through all steps, or through the last `last` steps.
 
-    While gradients are recorded, every row takes all steps of the budget, whatever its tolerance, because a row that
-    stopped would lose its gradient. The status still says which rows met the tolerance. With `last`, z0 gets no
-    gradient.
+    While gradients are recorded, every row takes all steps of the budget, regardless of the tolerance, because a row
+    that stopped early would lose its gradient. The status still shows which rows met the tolerance. With `last`, z0
+    gets no gradient.
     """
 
     last: int | None = None

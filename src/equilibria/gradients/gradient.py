@@ -14,9 +14,9 @@ from equilibria.core.solution import Solution
 
 
 class Gradient(ABC):
-    """Solves as `equilibria.solve` does, with a differentiable `Solution.z`.
+    """Solves like `equilibria.solve`, with a differentiable `Solution.z`.
 
-    Gradients follow the caller's grad mode, not `module.training`, so they work in eval mode too.
+    Gradients depend on the grad mode of the caller, not on `module.training`, so they also work in eval mode.
     """
 
     @abstractmethod
@@ -30,13 +30,13 @@ class Gradient(ABC):
         budget: Budget,
         trace: bool = True,
     ) -> Solution:
-        """The solution of z = f(z, *injection) from `z0`, with a differentiable `.z`."""
+        """Solve z = f(z, *injection) from `z0` and return a solution with a differentiable `.z`."""
 
     def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:
-        """The derivative dz/du that this method computes for f(z, u) = J z + u after `steps` plain steps: (n, n).
+        """Return the derivative dz/du, (n, n), that this method computes for f(z, u) = J z + u and `steps` plain steps.
 
-        This is the method's closed form, which its contract tests compare with autograd. Defaults to the exact
-        (I - J)^-1 of the fixed point. Override it in a method that is biased.
+        The contract tests compare this closed form with autograd. Defaults to the exact (I - J)^-1 of the fixed
+        point. Override it in a method that is biased.
         """
         return torch.linalg.inv(torch.eye(len(jacobian), dtype=jacobian.dtype, device=jacobian.device) - jacobian)
 
@@ -63,4 +63,4 @@ class FixedPointGradient(Gradient):
 
     @abstractmethod
     def attach(self, f: Callable[..., Tensor], solution: Solution, injection: tuple) -> tuple[Tensor, int]:
-        """The differentiable state, from `solution.z`, and the number of evaluations of f that it took."""
+        """Return the differentiable state, computed from `solution.z`, and the number of evaluations of f it took."""

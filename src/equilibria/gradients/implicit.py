@@ -16,15 +16,15 @@ from equilibria.solvers.anderson import Anderson
 
 @dataclass(frozen=True)
 class Implicit(FixedPointGradient):
-    """Implicit function theorem: a loss gradient y at z* becomes the solution w of the adjoint fixed point
+    """Implicit differentiation: replaces the gradient y of the loss at z* by the solution w of the adjoint
 
         w = y + scale J^T w,        J = df/dz at z*,
 
-    which one evaluation of f then passes on to the parameters and the injection. The returned state is that
-    evaluation, f(z*), so a row uses one evaluation more than the budget. Memory does not grow with the forward
-    budget. z* does not depend on z0, so z0 gets no gradient. A `scale` below 1 shrinks J and makes the adjoint
-    easier to solve (the paper uses 0.8). Every backward pass appends its solve to `Solution.adjoints`. Second
-    derivatives raise an error.
+    and backpropagates w through one evaluation of f to the parameters and the injection. The returned state is
+    f(z*), so a row uses one evaluation more than the budget. Memory does not grow with the forward budget. z* does
+    not depend on z0, so z0 gets no gradient. A `scale` below 1 shrinks J, which makes the adjoint easier to solve
+    (the paper uses 0.8). Every backward pass appends its solve to `Solution.adjoints`. Second derivatives raise an
+    error.
     """
 
     solver: Solver = Anderson()
@@ -33,7 +33,7 @@ class Implicit(FixedPointGradient):
 
     def __post_init__(self) -> None:
         check_solver_and_budget(self.solver, self.budget)
-        require_share("scale", self.scale, "(0, 1]", "1 is the exact theorem")
+        require_share("scale", self.scale, "(0, 1]", "1 gives the exact derivative")
 
     def attach(self, f: Callable[..., Tensor], solution: Solution, injection: tuple) -> tuple[Tensor, int]:
         z_star = solution.z.detach().requires_grad_()

@@ -34,7 +34,7 @@ class Phantom(FixedPointGradient):
         return steps.z, self.steps
 
     def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:
-        """(1 - damping) (I + A + ... + A^(k-1)) over its own k steps."""
+        """(1 - damping) (I + A + ... + A^(k-1)) over the k steps of the gradient."""
         identity = torch.eye(len(jacobian), dtype=jacobian.dtype, device=jacobian.device)
         a = (1 - self.damping) * jacobian + self.damping * identity
         return (1 - self.damping) * sum((torch.linalg.matrix_power(a, k) for k in range(self.steps)), 0 * a)

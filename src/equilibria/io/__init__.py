@@ -1,1 +1,1 @@
-"""What touches the disk: checked files, dataclasses as JSON, models as folders, the Hugging Face Hub, pages."""
+"""Reading and writing: files with checksums, dataclasses as JSON, models as folders, the Hugging Face Hub, pages."""

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as plain data and back: recipes and models are stored as JSON, never pickled.
+"""Convert frozen dataclasses to plain data and back: recipes and models are stored as JSON, never pickled.
 
 A field that may be one of several kinds, such as a solver, is stored with its name in the registry:
 `{"kind": "anderson", "memory": 3, ...}`. Everything else follows from the annotations.
@@ -20,14 +20,14 @@ LATER = {"added_later": True}  # metadata of a field that older descriptions do 
 
 
 def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
-    """`thing` as dicts, lists, strings and numbers. Plain data stays as it is.
+    """Convert `thing` to dicts, lists, strings and numbers. Plain data is returned unchanged.
 
     `brief` omits fields that were added `LATER` and have their default, so that older descriptions do not change.
     """
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         names = [name for members in registries.values() for name, kind in members.items() if kind is type(thing)]
         if not names and isinstance(thing, tuple(registries)):
-            raise TypeError(f"cannot describe a {type(thing).__name__}, which is in no registry; register its kind")
+            raise TypeError(f"cannot describe a {type(thing).__name__}: it is not in a registry; register its kind")
         data = {
             field.name: to_data(getattr(thing, field.name), registries, brief=brief)
             for field in dataclasses.fields(thing)
@@ -46,7 +46,7 @@ def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
 
 
 def from_data(data: Any, kind: Any, registries: Registries, where: str = "") -> Any:
-    """The `kind` that `to_data` described. Errors name the field, its value and what is allowed."""
+    """Create the `kind` that `to_data` described. Errors name the field, its value and the allowed values."""
     if isinstance(kind, type) and kind in registries:
         return _member(data, kind, registries, where)
     if dataclasses.is_dataclass(kind):
@@ -155,7 +155,7 @@ def _plain(data: Any, kind: Any, where: str) -> Any:
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
-        names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+        names = {int: "an integer", float: "a number", bool: "true or false", str: "text", Path: "a path"}
         raise _wrong(where, data, names.get(kind, kind.__name__))
     return data
 

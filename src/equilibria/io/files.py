@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all and checked when read, and JSON."""
+"""Atomic writes, reads with checksums, and JSON."""
 
 import errno
 import hashlib
@@ -14,7 +14,7 @@ class DamagedFile(ValueError):
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write the whole content or nothing, even if the process or the machine stops in between."""
+    """Write the whole content or nothing, even if the process or the machine stops during the write."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -34,7 +34,7 @@ def explained(error: OSError, path: Path) -> OSError:
     """The error; if the disk is full, with a message that names the file and the remedy."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return OSError(
-            error.errno, f"no space left for {path}; free some space and start again: earlier files are intact"
+            error.errno, f"no space left for {path}; free some space and try again (earlier files are intact)"
         )
     return error
 
@@ -51,7 +51,7 @@ def digest(content: bytes) -> str:
 
 
 def read_checked(path: Path, expected: str) -> bytes:
-    """The content of a file whose digest must begin with `expected`."""
+    """Read a file and raise `DamagedFile` unless its digest begins with `expected`."""
     content = path.read_bytes()
     if not digest(content).startswith(expected):
         raise DamagedFile(f"{path} is damaged: its SHA-256 is not {expected}...; restore it from a copy")
@@ -64,26 +64,26 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """The content of a JSON file, which must be a `kind`."""
+    """Read a JSON file, which must contain a `kind`."""
     try:
         data = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise DamagedFile(f"{path} is damaged: {error}; restore it from a copy") from error
     if not isinstance(data, kind):
-        raise DamagedFile(f"{path} is damaged: it holds a {type(data).__name__}, not a {kind.__name__}")
+        raise DamagedFile(f"{path} is damaged: it contains a {type(data).__name__}, not a {kind.__name__}")
     return data
 
 
 def to_json(value: Any, *, digits: int | None = None, indent: int | None = None) -> str:
-    """Measured values as strict JSON: see `jsonable`."""
+    """Write measured values as strict JSON. See `jsonable`."""
     return json.dumps(jsonable(value, digits=digits), indent=indent, allow_nan=False)
 
 
 def jsonable(value: Any, *, digits: int | None = None) -> Any:
-    """Nested values as strict JSON can hold them.
+    """Convert nested values to types that strict JSON can represent.
 
-    Numbers that are not finite become None, tensors and arrays lists, paths strings. `digits` rounds to significant
-    digits.
+    Numbers that are not finite become None, tensors and arrays become lists, and paths become strings. `digits` rounds
+    to significant digits.
     """
     if isinstance(value, float):
         if not math.isfinite(value):

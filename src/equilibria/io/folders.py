@@ -1,4 +1,4 @@
-"""A model as a folder: `model.safetensors` holds its weights, `config.json` everything else. Nothing is pickled."""
+"""Save and load a model as a folder: weights in `model.safetensors`, everything else in `config.json`, no pickle."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ RECIPE, SUMMARY = "recipe.json", "summary.json"  # also there if the folder is t
 
 
 def save(model: EquilibriumModel, folder: str | Path) -> None:
-    """Write `model` into `folder`, which is created if needed. A model in it is replaced."""
+    """Save `model` to `folder`, which is created if necessary. An existing model in the folder is replaced."""
     folder = Path(folder)
     net, task = model.blueprint or (None, None)
     weights = pack(model.state_dict())
@@ -46,16 +46,16 @@ def save(model: EquilibriumModel, folder: str | Path) -> None:
 
 
 def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> EquilibriumModel:
-    """The model in `folder`, in eval mode.
+    """Load the model in `folder` and return it in eval mode.
 
-    A model made of your own parts cannot be rebuilt from its description. Build it again and pass it as `into`, which
-    receives the weights.
+    A model with custom parts cannot be rebuilt from its description. Build it yourself and pass it as `into`; the
+    weights are then loaded into it.
     """
     folder = Path(folder)
     config = read_config(folder)
     missing = {"net", "task", "solver", "gradient", "budget", "init", "weights"} - config.keys()
     if missing:
-        raise ValueError(f"{folder / CONFIG} lacks {', '.join(sorted(missing))}; save the model again")
+        raise ValueError(f"{folder / CONFIG} has no {', '.join(sorted(missing))}; save the model again")
     path, sha256 = _weights(config["weights"], folder)
     if config["init"] != "own" and config["init"] not in list(INITS):
         raise ValueError(f"{folder / CONFIG} has an unknown init {config['init']!r}; use {', '.join(INITS)} or own")
@@ -85,13 +85,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def pack(tensors: dict[str, Tensor]) -> bytes:
-    """Tensors as the content of a safetensors file."""
+    """Serialise tensors as the content of a safetensors file."""
     copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     return write_safetensors(copies)  # copies, because safetensors refuses tensors that share memory
 
 
 def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
-    """The tensors in the content of `path`."""
+    """Read the tensors from the content of `path`, a safetensors file."""
     try:
         return read_safetensors(content)
     except SafetensorError as error:
@@ -101,7 +101,7 @@ def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
 def _build(config: dict[str, Any], folder: Path) -> EquilibriumModel:
     if config["net"] is None:
         raise ValueError(
-            f"the model in {folder} is made of parts that cannot be described; build it and use "
+            f"the model in {folder} has custom parts and cannot be rebuilt from config.json; build it and use "
             "load(folder, into=model)"
         )
     net, task = from_data(config["net"], Net, KINDS, "net"), from_data(config["task"], Task, KINDS, "task")

@@ -28,14 +28,14 @@ def save_pretrained(model: EquilibriumModel, folder: str | Path, **options: Any)
 
 
 def push_to_hub(model: EquilibriumModel, repo_id: str, **options: Any) -> str:
-    """Upload such a folder to the Hugging Face Hub and return its address."""
+    """Upload a model to the Hugging Face Hub, with its model card, and return its address."""
     return _HubFolder(model).push_to_hub(repo_id, **options)
 
 
 def from_pretrained(
     name_or_folder: str | Path, *, into: EquilibriumModel | None = None, **options: Any
 ) -> EquilibriumModel:
-    """Load a model from a folder or from the Hub, in eval mode. `into` is as in `equilibria.load`."""
+    """Load a model from a folder or from the Hub, in eval mode. For `into`, see `equilibria.load`."""
     options |= {"into": into} if into is not None else {}
     return _HubFolder.from_pretrained(name_or_folder, **options).model
 

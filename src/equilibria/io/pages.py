@@ -1,4 +1,4 @@
-"""Pages from jinja2 templates: HTML in one style, and Markdown."""
+"""Render HTML and Markdown pages from jinja2 templates."""
 
 import functools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Descriptions of nets that build a model for a task. To add one, write a file with a `Net` and add a line here."""
+"""Descriptions of nets that build a model for a task. To add one, define a `Net` in a new file and add it to `NETS`."""
 
 from equilibria.nets.conv import ConvNet
 from equilibria.nets.deep_thinking import DeepThinking

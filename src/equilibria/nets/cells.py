@@ -1,4 +1,4 @@
-"""The cells of several nets, made of given layers."""
+"""Cells that several nets use, built from given layers."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from equilibria.nets.layers import NORMS, is_plain_convolution
 
 
 class ResidualCell(nn.Module):
-    """Sum and relu of a cell, which `_in_place` replaces."""
+    """The sum and relu operations of a cell, which `_in_place` replaces."""
 
     def _add(self, new: Tensor, other: Tensor) -> Tensor:
         return other + new
@@ -33,7 +33,7 @@ class AdditiveCell(ResidualCell):
         return self.norm_z(self._relu(self._add(self.norm_u(self._add(self.second(y), u)), z)))
 
     def prepare_solve(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
-        """The same map and injection, with less memory traffic if the layers are known."""
+        """Return the same map and injection, with less memory traffic if the layers are known."""
         return (_in_place(self) if type(self.norm_u) in NORMS else self), (u,)
 
 
@@ -51,7 +51,7 @@ class ResidualBlock(ResidualCell):
 
 
 class BlockCell(nn.Module):
-    """Residual blocks, after a convolution `entry` over [z, u] if there is one."""
+    """Residual blocks, optionally after a convolution `entry` over [z, u]."""
 
     def __init__(self, entry: nn.Module | None, blocks: nn.Module) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class BlockCell(nn.Module):
         return self.blocks(z if self.entry is None else self.entry(concat_channels(z, u)))
 
     def prepare_solve(self, u: Tensor) -> tuple[Callable[..., Tensor], tuple]:
-        """The same map, with the linear part of `entry` that depends only on `u` precomputed."""
+        """Return the same map, with the linear part of `entry` that depends only on `u` precomputed."""
         blocks, entry = _blocks_in_place(self.blocks), self.entry
         if not is_plain_convolution(entry) or entry.groups > 1 or u.dtype != entry.weight.dtype:
             return BlockCell(entry, blocks), (u,)
@@ -72,7 +72,7 @@ class BlockCell(nn.Module):
         def step(z: Tensor, constant: Tensor) -> Tensor:
             entered = of_state(z)
             if entered.shape != constant.shape:
-                raise ValueError(f"a state of shape {tuple(z.shape)} does not fit an input of shape {tuple(u.shape)}")
+                raise ValueError(f"a state of shape {tuple(z.shape)} does not match an input of shape {tuple(u.shape)}")
             return blocks(_add_in_place(entered, constant))
 
         return step, (with_attributes(entry, weight=of_u)(u),)

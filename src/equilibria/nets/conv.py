@@ -18,15 +18,16 @@ Padding = Literal["zeros", "circular"]
 
 @dataclass(frozen=True)
 class ConvNet(Net):
-    """An encoder of one convolution, a convolutional cell, and a readout of `readout` convolutions.
+    """A convolutional encoder, a convolutional cell, and a readout of `readout` convolutions.
 
-    With `injection="add"` the cell is the residual cell of the implicit-layers tutorial (the paper's for prefix
-    sums). With "concat" it is a convolution over [z, u] followed by `blocks` residual blocks (the paper's for mazes).
-    With "none" the encoded input is only the initial state. A `stride` divides the size of the state.
+    With `injection="add"`, the cell is the residual cell of the implicit-layers tutorial, which the paper uses for
+    prefix sums. With "concat", it is a convolution over [z, u] followed by `blocks` residual blocks, which the paper
+    uses for mazes. With "none", the encoded input is used only as the initial state. `stride` reduces the size of the
+    state.
 
-    With `padding="zeros"` a cell can detect the borders, and a net may learn to rely on their distance, which does
-    not generalise to larger inputs. With "circular" opposite borders touch and all positions are alike. Use it where
-    the input marks its own borders, as the walls of a maze do. (The encoder always pads with zeros.)
+    With `padding="zeros"`, a cell can detect the borders, and a net may learn to rely on their distance, which does
+    not generalise to larger inputs. With "circular", opposite borders are adjacent and all positions are equivalent.
+    Use it where the input marks its own borders, as the walls of a maze do. (The encoder always pads with zeros.)
     """
 
     width: int = 32
@@ -57,7 +58,7 @@ class ConvNet(Net):
         return layers.to_memory_format(model)
 
     def cell(self, layers: Layers) -> nn.Module:
-        """A new cell: an equilibrium model iterates one, a feedforward net stacks several."""
+        """Return a new cell. An equilibrium model iterates one cell, a feedforward net stacks several."""
 
         def conv(inputs: int, outputs: int) -> nn.Module:
             kind = layers.conv if self.padding == "zeros" else layers.circular

@@ -13,10 +13,11 @@ from equilibria.tasks import Task
 
 @dataclass(frozen=True)
 class DeepThinking(Net):
-    """The initial state is a projection of the input. With `recall` the cell sees the raw input at every step.
+    """A deep-thinking net: the initial state is a projection of the input.
 
-    No norms, no biases, two residual blocks, three convolutions in the readout. Its progressive training is an extra
-    of `equilibria.training`, not part of the net.
+    With `recall`, the cell also receives the raw input at every step. The net has no norms and no biases, two residual
+    blocks, and three convolutions in the readout. Progressive training is an extra of `equilibria.training`, not part
+    of the net.
     """
 
     width: int = 128

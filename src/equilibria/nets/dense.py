@@ -17,8 +17,8 @@ from equilibria.tasks import Task
 class DenseNet(Net):
     """A linear encoder, a fully connected cell and a linear readout. Inputs of any shape are flattened.
 
-    The "plain" cell is N(relu(W z + u)). The "residual" cell is `AdditiveCell`, the paper's for matrix inversion at
-    width 512.
+    The "plain" cell is N(relu(W z + u)). The "residual" cell is `AdditiveCell`, which the paper uses for matrix
+    inversion with width 512.
     """
 
     width: int = 512

@@ -16,8 +16,8 @@ from equilibria.tasks import Task
 class Feedforward(Net):
     """`depth` cells of `body`, each with its own weights. Set `body.injection="none"` for a net without injection.
 
-    It is an equilibrium model with one step, which evaluates the whole net. More steps evaluate the whole net again,
-    for which it is not trained.
+    It is an equilibrium model with one step, which evaluates the whole net. Each further step evaluates the whole net
+    again, which it is not trained for.
     """
 
     body: ConvNet = field(default_factory=ConvNet)
@@ -36,7 +36,7 @@ class Feedforward(Net):
 
 
 class Stack(nn.Module):
-    """Cells in sequence, each with the injection as input."""
+    """Cells in sequence, each of which receives the injection."""
 
     def __init__(self, cells: list[nn.Module]) -> None:
         super().__init__()

@@ -13,10 +13,10 @@ from equilibria.tasks import Task
 
 @dataclass(frozen=True)
 class GraphNet(Net):
-    """The state is a vector per edge of a complete graph, (batch, n, n, width); nodes exist only inside the cell.
+    """A net for complete graphs whose state is a vector per edge, (batch, n, n, width) (Appendix J of the paper).
 
-    See Appendix J. Nodes take the mean over their edges by default, so that the cell does not depend on the size of
-    the graph. `aggregate="add"` is the sum of the original GINE.
+    Nodes exist only inside the cell. By default they take the mean over their edges, so that the cell does not depend
+    on the size of the graph. With `aggregate="add"` they take the sum, as in the original GINE.
     """
 
     width: int = 32

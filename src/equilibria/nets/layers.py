@@ -1,4 +1,4 @@
-"""The layers that cells are made of: convolutions that keep states channels-last, and norms within one sample."""
+"""Layers of cells: convolutions that keep states channels-last, and norms within one row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Norm = Literal["none", "group", "channel", "layer"]
 class ChannelsLastConv1d(nn.Conv1d):
     """A convolution over channels-last sequences.
 
-    torch has this memory format for images only, so a sequence becomes an image of height 1. Training is twice as fast.
+    torch supports this format only for images, so a sequence becomes an image of height 1. Training is twice as fast.
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
@@ -41,7 +41,7 @@ class CircularConv1d(ChannelsLastConv1d):
 
 
 class CircularConv2d(nn.Conv2d):
-    """A convolution on a torus. torch's own is half as fast, because it drops the channels-last format."""
+    """A convolution on a torus. torch's circular padding is half as fast, because it is not channels-last."""
 
     def __init__(self, inputs: int, outputs: int, width: int, *, padding: int, bias: bool) -> None:
         super().__init__(inputs, outputs, width, bias=bias)
@@ -58,7 +58,7 @@ def _wrap(z: Tensor, ring: int, dim: int = 2) -> Tensor:
 
 
 def is_plain_convolution(layer: object) -> TypeGuard[nn.Conv1d | nn.Conv2d]:
-    """Whether the layer is known to be linear in its weights and to return a new tensor. Subclasses may not be."""
+    """Whether the layer is known to be linear in its weights and to return a new tensor. Excludes subclasses."""
     return type(layer) in (nn.Conv1d, nn.Conv2d, ChannelsLastConv1d, CircularConv1d, CircularConv2d)
 
 

@@ -1,4 +1,4 @@
-"""`MatrixNet`: a cell that multiplies matrices, for tasks from matrices to matrices."""
+"""`MatrixNet`: a cell that multiplies matrices, for tasks that map matrices to matrices."""
 
 import math
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class MatrixNet(Net):
         Z' = Z + sum_p W_p (B^p Z) + sum_p v_p B^p / |A|,        B = A / |A|,   p = 0 ... powers
 
     W_p mixes channels. |A| is the spectral norm, so the largest eigenvalue of every B is 1. If the affine cell
-    contracts, it has one fixed point per input, whatever the start. The rate of convergence depends on the condition
-    of A, so harder inputs take more steps.
+    contracts, it has one fixed point per input, which does not depend on the start. The rate of convergence depends on
+    the condition of A, so harder inputs take more steps.
     """
 
     channels: int = 2

@@ -11,16 +11,16 @@ from equilibria.tasks import Task
 
 
 class Net(ABC):
-    """A frozen dataclass. `build` makes an `EquilibriumModel` that fits a task."""
+    """A frozen dataclass that describes a net. `build` creates an `EquilibriumModel` for a task."""
 
     layouts: ClassVar[tuple[str, ...]]  # of the tasks that it fits
 
     def build(self, task: Task, *, seed: int = 0) -> EquilibriumModel:
-        """The untrained model, determined by the seed. Does not change torch's global generator."""
+        """Build the untrained model. The seed determines its weights; torch's global generator does not change."""
         if task.layout not in self.layouts:
             raise ValueError(
-                f"{type(self).__name__} needs inputs of layout {' or '.join(self.layouts)}, but those of "
-                f"{type(task).__name__} are of layout {task.layout}; use a net for that layout"
+                f"{type(self).__name__} needs inputs of layout {' or '.join(self.layouts)}, but "
+                f"{type(task).__name__} has layout {task.layout}; use a net for that layout"
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -33,7 +33,7 @@ class Net(ABC):
 
 
 def count_parameters(model: nn.Module) -> int:
-    """The number of trainable parameters."""
+    """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -45,7 +45,7 @@ def require_choice(net: Net, **allowed: tuple[str, ...]) -> None:
 
 
 def require_positive(net: Net, *names: str) -> None:
-    """Raise if one of these fields is not a whole number >= 1."""
+    """Raise if one of these fields is not an integer >= 1."""
     for name in names:
         value = getattr(net, name)
         if not isinstance(value, int) or value < 1:

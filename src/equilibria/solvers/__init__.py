@@ -1,4 +1,4 @@
-"""Methods to find a fixed point. To add one, write a file with a `Solver` and add a line here."""
+"""Solvers for fixed points. To add one, define a `Solver` in a new file and add it to `SOLVERS`."""
 
 from equilibria.core.loop import Solver
 from equilibria.solvers.anderson import Anderson

@@ -1,4 +1,4 @@
-"""Helpers of solvers with a memory: write into a history, (batch, memory, width), and divide safely."""
+"""Helpers for solvers with a memory: write into a history, (batch, memory, width), and divide safely."""
 
 import torch
 from torch import Tensor
@@ -32,11 +32,11 @@ def put_difference(history: Tensor, index: int, new: Tensor, old: Tensor, *, in_
 
 
 def above_rounding(size: Tensor, fz: Tensor) -> Tensor:
-    """Squared norms (batch,) of differences, made safe to divide by.
+    """Return squared norms (batch,) of differences by which it is safe to divide.
 
     The differences of a converged row are rounding errors. Their coefficients are meaningless but harmless. Their
-    derivatives, which divide by these norms again, would explode. So where autograd records, the rounding error of
-    |f(z)| is added to every norm.
+    derivatives, which divide by these norms again, would explode. Where autograd records, the rounding error of
+    |f(z)| is therefore added to every norm.
     """
     limits = torch.finfo(fz.dtype)
     if not torch.is_grad_enabled():

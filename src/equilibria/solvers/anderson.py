@@ -21,7 +21,7 @@ class _Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class Anderson(Solver):
-    """Combines the last `memory` iterates so that their residuals cancel, in the least-squares sense.
+    """Anderson acceleration: combines the last `memory` iterates so that the norm of their residuals is minimal.
 
     With g = f(z) - z, the mixed image p = z + mixing g, and dG, dP the m = memory - 1 last differences of
     each:
@@ -29,13 +29,13 @@ class Anderson(Solver):
         gamma = argmin |g - dG^T gamma|^2,        z <- p - dP^T gamma.
 
     Differences of residuals stay well conditioned when the residuals themselves become parallel. A step changes
-    only one row of the Gram matrix. `ridge` is relative to each diagonal element, so it has the same effect however
-    small the residuals are. A difference of zero gets no weight.
+    only one row of the Gram matrix. `ridge` is relative to each diagonal element, so its effect does not depend on
+    the size of the residuals. A zero difference has no weight.
 
     With `constant_weights`, backpropagation through the solver treats gamma as a constant and differentiates linear
     combinations of cells. Where differences are nearly parallel, the derivative of gamma is large and uninformative:
-    nets for prefix sums did not learn through 32 steps with it, and do without it. Where plain iteration converges,
-    both derivatives tend to that of the fixed point.
+    nets for prefix sums did not learn through 32 steps with it, but learn without it. Where plain iteration converges,
+    both derivatives approach the derivative of the fixed point.
     """
 
     memory: int = 5

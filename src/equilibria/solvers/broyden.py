@@ -1,4 +1,4 @@
-"""Broyden's method, in the form that stores only its own steps."""
+"""Broyden's method, in a form that stores only the steps taken."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,11 +19,11 @@ class _Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class Broyden(Solver):
-    """Quasi-Newton on g(z) = f(z) - z, starting from the Jacobian -I (Broyden's "good" update).
+    """Broyden's method: quasi-Newton steps on g(z) = f(z) - z, with -I as the first Jacobian ("good" update).
 
     The inverse Jacobian is a product of factors (I + s_{j+1} s_j^T / |s_j|^2) of the steps taken, so only the steps
-    are stored (Kelley, Solving Nonlinear Equations with Newton's Method, 2003). Applying the factors in sequence is
-    a triangular system in the coefficients c, and takes two passes over the stored steps:
+    are stored (Kelley, Solving Nonlinear Equations with Newton's Method, 2003). Applying the factors in sequence
+    amounts to a triangular system for the coefficients c, and takes two passes over the stored steps:
 
         L c = (s_j . g)_j,   L_jj = |s_j|^2,   L_ji = -s_j . s_{i+1} for i < j,
         s_k = (g + c_0 s_1 + ... + c_{k-2} s_{k-1}) / (1 - c_{k-1}).

@@ -11,12 +11,12 @@ from equilibria.core.loop import Solver
 
 @dataclass(frozen=True)
 class Picard(Solver):
-    """z <- (1 - damping) f(z) + damping z. What the paper calls "unroll"."""
+    """Plain iteration, z <- (1 - damping) f(z) + damping z. The paper calls it "unroll"."""
 
     damping: float = 0.0
 
     def __post_init__(self) -> None:
-        require_share("damping", self.damping, "[0, 1)", "0 is the plain iteration")
+        require_share("damping", self.damping, "[0, 1)", "0 is plain iteration")
 
     def start(self, z: Tensor) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Tasks with an adjustable difficulty. To add one, write a file with a `Task` and add a line here."""
+"""Tasks with an adjustable difficulty. To add one, define a `Task` in a new file and add it to `TASKS`."""
 
 from equilibria.tasks.blurry_mnist import BlurryMNIST
 from equilibria.tasks.edge_copy import EdgeCopy

@@ -1,4 +1,4 @@
-"""Carve mazes, a whole batch at a time: every step moves the walker of each maze by one cell.
+"""Carve a batch of mazes at a time: every step moves the walker of each maze by one cell.
 
 A maze has n x n cells. Positions are flat indices into a grid with a border of one cell, so that neighbours are at
 fixed offsets and the border needs no special case.
@@ -18,7 +18,7 @@ def depth_first(root: Tensor, n: int, rng: torch.Generator) -> Tensor:
     """Random depth-first trees: (batch,) positions of the roots -> parent of every position, (batch, (n + 2)^2).
 
     A tree of n^2 cells takes 2 (n^2 - 1) moves, forward to a new cell or back to a parent, so all walkers of a
-    batch finish together. The root is its own parent.
+    batch finish at the same time. The root is its own parent.
     """
     batch, side = len(root), n + 2
     offsets = torch.tensor([1, -1, side, -side])

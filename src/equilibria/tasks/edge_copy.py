@@ -47,4 +47,4 @@ class EdgeCopy(Task):
         return torch.zeros_like(batch.y)
 
     def refuses(self, difficulty: Any) -> str:
-        return "" if is_whole(difficulty, least=1) else "a graph has a whole number of nodes, at least 1"
+        return "" if is_whole(difficulty, least=1) else "the number of nodes must be an integer >= 1"

@@ -18,15 +18,15 @@ FAMILIES: tuple[Family, ...] = ("depth_first", "rooted_elsewhere", "percolation"
 
 @dataclass(frozen=True)
 class Mazes(Task):
-    """RGB images, (batch, 3, side, side) with side = 2 size + 6; the target marks the path, (batch, side, side).
+    """RGB images of mazes, (batch, 3, side, side) with side = 2 size + 6; the target marks the path.
 
     A maze of size s has n = (s + 1) / 2 cells per side, on a lattice of 2n + 1 points. A point is 2 x 2 pixels,
-    surrounded by a border of one pixel. The start is green and the end red, as in the dataset's code (the paper's text
-    says the opposite). A prediction has logits for "off" and "on": (batch, 2, side, side). A maze is right only if
+    surrounded by a border of one pixel. The start is green and the end red, as in the code of the dataset (the text of
+    the paper says the opposite). A prediction has logits for "off" and "on": (batch, 2, side, side). A maze is right only if
     every open pixel is right.
 
-    Families: `depth_first` trees grow from the start, which is therefore always a dead end. Trees
-    `rooted_elsewhere` have their start anywhere. `percolation` opens each wall of a tree with probability `loops`,
+    Families: `depth_first` trees grow from the start, which is therefore always a dead end. The start of trees that are
+    `rooted_elsewhere` can be anywhere. `percolation` opens each wall of a tree with probability `loops`,
     and the target is the shortest path (only mazes with a unique shortest path are used).
     """
 

@@ -51,4 +51,4 @@ class PrefixSum(Task):
         return self.perfect(batch._replace(y=torch.zeros_like(batch.y)))
 
     def refuses(self, difficulty: Any) -> str:
-        return "" if is_whole(difficulty, least=1) else "a string has a whole number of bits, at least 1"
+        return "" if is_whole(difficulty, least=1) else "the number of bits must be an integer >= 1"

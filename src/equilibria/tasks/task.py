@@ -21,7 +21,7 @@ class Batch(NamedTuple):
 
 
 class Task(ABC):
-    """A frozen dataclass. Difficulties are ordered: later ones need more steps."""
+    """A frozen dataclass that describes a task. Difficulties are ordered: later ones need more steps."""
 
     layout: ClassVar[Literal["sequence", "image", "vector", "graph"]]  # of the input: determines which nets fit
     difficulties: ClassVar[str]  # what a difficulty means
@@ -36,7 +36,7 @@ class Task(ABC):
 
     @abstractmethod
     def sample(self, n: int, difficulty: Any, rng: torch.Generator) -> Batch:
-        """`n` new instances, determined by the state of `rng`."""
+        """Return `n` new instances, determined by the state of `rng`."""
 
     @abstractmethod
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
@@ -44,7 +44,7 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """1 or 0 for right or wrong, or the error: (batch,)."""
+        """The score of each prediction, (batch,): 1 or 0 for right or wrong, or an error."""
 
     def partial_score(self, prediction: Tensor, batch: Batch) -> Tensor:
         """The share of an answer that is right, (batch,). Defaults to the score, for answers without parts."""
@@ -56,14 +56,14 @@ class Task(ABC):
 
     @abstractmethod
     def constant(self, batch: Batch) -> Tensor:
-        """The best prediction that ignores the input and knows the difficulty: the baseline of every plot."""
+        """The best prediction that depends only on the difficulty, not on the input. Serves as a baseline."""
 
     def held_out(self) -> "Task":
         """The task to evaluate on. Defaults to this task, whose instances are always new."""
         return self
 
     def check(self, n: int, difficulty: Any) -> None:
-        """Raise if there are no such instances."""
+        """Raise an error if `n` or `difficulty` is invalid."""
         if n < 1:
             raise ValueError(f"n must be >= 1, got {n!r}; it is the number of instances")
         reason = self.refuses(difficulty)
@@ -72,7 +72,7 @@ class Task(ABC):
 
     @abstractmethod
     def refuses(self, difficulty: Any) -> str:
-        """The reason why there are no instances of this difficulty, or an empty string."""
+        """The reason why this difficulty is invalid, or an empty string."""
 
 
 def is_whole(number: Any, *, least: int) -> bool:
@@ -81,5 +81,5 @@ def is_whole(number: Any, *, least: int) -> bool:
 
 
 def all_right(right: Tensor) -> Tensor:
-    """(batch, ...) bool -> (batch,): 1 where all are right."""
+    """(batch, ...) bool -> (batch,): 1 where all elements are right."""
     return right.flatten(1).all(1).to(torch.get_default_dtype())
