@@ -1,6 +1,6 @@
 """Solve z = f(z, *injection) row by row: the `Solver` interface, the `Stepwise` solve, and `solve`.
 
-This is the only loop that iterates a cell. It evaluates `f` once per step, and the solver only proposes the next
+Every solve runs in this loop. It evaluates `f` once per step, and the solver only proposes the next
 state, so one step is one cell evaluation for every solver. Finished rows are removed from the batch, the injection and
 the solver's memory.
 """
@@ -98,12 +98,12 @@ class Stepwise:
         self._previous = z0 if isinstance(z0, Solution) else None
         z0 = z0.z if isinstance(z0, Solution) else z0
         check_solver_and_budget(solver, budget)
-        _check(f, z0, injection)
+        _check_arguments(f, z0, injection)
         self.taken = 0
         self._solver, self._budget, self._on_step, self._trace = solver, budget, on_step, trace
         self._kept = KeptStates(keep, budget.steps)
-        self._measures = trace or budget.may_stop_early or on_step is not None
-        self._windows = _windows(budget) if self._measures else ()
+        self._measures_every_step = trace or budget.may_stop_early or on_step is not None
+        self._windows = _cycle_window_starts(budget) if self._measures_every_step else ()
         propose = solver.propose
         if torch.is_autocast_enabled(z0.device.type):  # the cell may run in half precision, the solver may not
             propose = torch.autocast(z0.device.type, enabled=False)(propose)
@@ -117,8 +117,10 @@ class Stepwise:
                 trace_steps=budget.steps if trace else 0,
                 residual=None if self._previous is None else self._previous.residual,
             )
-            start = _resume(self._active, self._previous, solver, budget) if self._previous else None
-            self._active.set_memory(solver.start(self._active.z) if start is None else start)
+            memory = None
+            if self._previous is not None:
+                memory = _continue_from(self._active, self._previous, solver, budget)
+            self._active.set_memory(solver.start(self._active.z) if memory is None else memory)
             self._kept.observe(0, self._active.current_z)
 
     def _grad_mode(self) -> torch.set_grad_enabled:
@@ -136,7 +138,7 @@ class Stepwise:
                 if step in self._windows:
                     active.watch_for_cycles()
                 active.evaluate(check=step <= 2)
-                if self._measures or step == budget.steps:
+                if self._measures_every_step or step == budget.steps:
                     active.measure()
                 if self._on_step is not None:
                     self._on_step(active.as_step(step))
@@ -149,7 +151,7 @@ class Stepwise:
 
     def _observed_steps(self, until: int) -> Iterable[int]:
         """Every step up to `until`; or, if nothing is measured, the first two, to check f, and the last."""
-        if self._measures or self._kept.at:
+        if self._measures_every_step or self._kept.at:
             return range(self.taken + 1, until + 1)
         return sorted(step for step in {1, 2, until} if self.taken < step <= until)
 
@@ -193,9 +195,9 @@ class Stepwise:
         """
         active = self._active
         done = (active.mask & rows[active.rows]).nonzero()[:, 0]
-        earned, period = active.verdict(self._budget.tol)
-        status_then = earned[done] if status is None else status
-        active.finish(done, z=active.z[done], status=status_then, period=period[done], steps=self.taken)
+        status_now, period = active.verdict(self._budget.tol)
+        chosen = status_now[done] if status is None else status
+        active.finish(done, z=active.z[done], status=chosen, period=period[done], steps=self.taken)
         active.compact()
 
     def result(self) -> Solution:
@@ -204,10 +206,10 @@ class Stepwise:
         with self._grad_mode():
             solution = active.result(budget.tol, steps=self.taken, kept=self._kept.all(active.current_z))
             solution = replace(solution, carry=Carry(self._solver, budget, active.rows, active.memory))
-            return _joined(previous, solution, trace=self._trace) if previous else solution
+            return _append_to(previous, solution, trace=self._trace) if previous else solution
 
 
-def _windows(budget: Budget) -> range:
+def _cycle_window_starts(budget: Budget) -> range:
     """The steps at which windows begin.
 
     The last window ends with the budget. Only a solve that halts on cycles needs earlier ones.
@@ -217,7 +219,7 @@ def _windows(budget: Budget) -> range:
     return range(first, last + 1, WINDOW)
 
 
-def _resume(active: ActiveSet, previous: Solution, solver: Solver, budget: Budget) -> Any:
+def _continue_from(active: ActiveSet, previous: Solution, solver: Solver, budget: Budget) -> Any:
     """Finish the rows that already meet the budget, and return the memory to continue with (None for a new one)."""
     if budget.may_stop_early:
         settled = previous.converged & (previous.residual <= budget.tol) | (previous.status == Status.DIVERGED)
@@ -227,14 +229,14 @@ def _resume(active: ActiveSet, previous: Solution, solver: Solver, budget: Budge
         active.finish(done, z=active.z[done], status=previous.status[done], period=previous.period[done], steps=0)
         active.compact()
     carry = previous.carry
-    if carry is None or carry.solver != solver or _reawakens(carry.budget, budget) or not len(carry.rows):
+    if carry is None or carry.solver != solver or _may_reactivate_rows(carry.budget, budget) or not len(carry.rows):
         return None
     # Rows that are not in the carry had finished, and are finished here too: any memory will do for them.
     rows = torch.searchsorted(carry.rows, active.rows).clamp_(max=len(carry.rows) - 1)
     return take(carry.memory, rows)  # a copy, so that `previous` can be used again
 
 
-def _reawakens(before: Budget, after: Budget) -> bool:
+def _may_reactivate_rows(before: Budget, after: Budget) -> bool:
     """Whether rows that finished under one budget may have to continue under the next.
 
     Finished rows have lost their memory. All rows then start with a new one, because no row may depend on whether
@@ -244,7 +246,7 @@ def _reawakens(before: Budget, after: Budget) -> bool:
     return stricter or (before.halt_on_cycle and not after.halt_on_cycle)
 
 
-def _joined(previous: Solution, solution: Solution, *, trace: bool) -> Solution:
+def _append_to(previous: Solution, solution: Solution, *, trace: bool) -> Solution:
     residuals = torch.cat((previous.residuals, solution.residuals)) if trace else solution.residuals
     return replace(solution, residuals=residuals, steps=previous.steps + solution.steps)
 
@@ -258,7 +260,7 @@ def check_solver_and_budget(solver: Solver, budget: Budget) -> None:
         raise TypeError(f"budget must be a Budget, got {budget!r}; for example Budget(steps=100, tol=1e-5)")
 
 
-def _check(f: Any, z0: Any, injection: tuple) -> None:
+def _check_arguments(f: Any, z0: Any, injection: tuple) -> None:
     if not callable(f):
         raise TypeError(f"f must be a function or module f(z, *injection), got {f!r}")
     if not isinstance(z0, Tensor) or z0.ndim == 0 or not z0.is_floating_point():

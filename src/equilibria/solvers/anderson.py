@@ -13,10 +13,10 @@ from equilibria.solvers._history import above_rounding, put, put_difference, rec
 
 class _Memory(NamedTuple):
     taken: int  # steps
-    g: Tensor  # (batch, m + 2, n) a ring of m differences of successive g, then the last two g, alternating
-    dp: Tensor  # (batch, m, n)    differences of successive p, in the same ring
-    p: Tensor  # (batch, n)        the last p
-    gram: Tensor  # (batch, m, m)  dG dG^T, with the ridge on its diagonal
+    g: Tensor  # (batch, ring + 2, n) a ring of differences of successive g, then the last two g, alternating
+    dp: Tensor  # (batch, ring, n)    differences of successive p, in the same ring
+    p: Tensor  # (batch, n)           the last p
+    gram: Tensor  # (batch, ring, ring)  dG dG^T, with the ridge on its diagonal
 
 
 @dataclass(frozen=True)
@@ -33,45 +33,49 @@ class Anderson(Solver):
     the size of the residuals. A zero difference has no weight.
 
     With `constant_weights`, backpropagation through the solver treats gamma as a constant and differentiates linear
-    combinations of cells. Where differences are nearly parallel, the derivative of gamma is large and uninformative:
-    nets for prefix sums did not learn through 32 steps with it, but learn without it. Where plain iteration converges,
+    combinations of cell evaluations. Where differences are nearly parallel, the derivative of gamma is large and
+    uninformative: prefix-sum nets trained through 32 steps do not learn with that derivative, but do without it. Where plain iteration converges,
     both derivatives approach the derivative of the fixed point.
     """
 
     memory: int = 5
     ridge: float = 1e-8
     mixing: float = 1.0
-    constant_weights: bool = field(default=False, metadata={"added_later": True})
+    constant_weights: bool = field(default=False, metadata={"added_later": True})  # see LATER in io/describe.py
 
     def __post_init__(self) -> None:
         require_whole("memory", self.memory, least=2, why="Picard() is the solver without memory")
         if not isinstance(self.ridge, (int, float)) or not self.ridge >= 0:
-            raise ValueError(f"ridge must be >= 0, got {self.ridge!r}; it is relative to the size of the Gram matrix")
+            raise ValueError(
+                f"ridge must be >= 0, got {self.ridge!r}; it is relative to each diagonal element of the Gram matrix"
+            )
         require_share("mixing", self.mixing, "(0, 1]", "1 is the undamped method")
 
     def start(self, z: Tensor) -> _Memory:
-        (batch, n), m = z.shape, self.memory - 1
-        return _Memory(0, z.new_empty(batch, m + 2, n), z.new_empty(batch, m, n), z, z.new_zeros(batch, m, m))
+        (batch, n), ring = z.shape, self.memory - 1
+        g, dp = z.new_empty(batch, ring + 2, n), z.new_empty(batch, ring, n)
+        return _Memory(0, g, dp, z, z.new_zeros(batch, ring, ring))
 
     def propose(self, z: Tensor, fz: Tensor, memory: _Memory) -> tuple[Tensor, _Memory]:
-        taken, g, dp, p_last, gram = memory
+        taken, g, dp, p_previous, gram = memory
         p = fz if self.mixing == 1 else torch.lerp(z, fz, self.mixing)
         if self.constant_weights:
             z, fz = z.detach(), fz.detach()  # from here on they only determine the weights
         in_place = not recorded(z, fz, g, gram)
-        size = self.memory - 1
-        now, before, newest = size + taken % 2, size + (taken + 1) % 2, (taken - 1) % size
+        ring = self.memory - 1
+        now, before, newest = ring + taken % 2, ring + (taken + 1) % 2, (taken - 1) % ring
         g = put_difference(g, now, fz, z, in_place=in_place)
         if taken == 0:
             return p, _Memory(1, g, dp, p, gram)
 
         g = put_difference(g, newest, g[:, now], g[:, before], in_place=in_place)
-        dp = put_difference(dp, newest, p, p_last, in_place=in_place and not recorded(p, dp, p_last))
-        m = min(taken, size)
+        dp = put_difference(dp, newest, p, p_previous, in_place=in_place and not recorded(p, dp, p_previous))
+        m = min(taken, ring)
         pair = g[:, newest : now + 1 : now - newest]  # (batch, 2, n): a view of the newest difference and g
         dots = torch.bmm(pair, g[:, :m].mT)  # (batch, 2, m)
-        row, size_of_newest = dots[:, 0], dots[:, 0, newest]
-        size_of_newest.copy_(above_rounding(size_of_newest * (1 + max(self.ridge, torch.finfo(z.dtype).eps)), fz))
+        row, newest_norm2 = dots[:, 0], dots[:, 0, newest]  # views: writing to the second changes the first
+        newest_norm2.copy_(above_rounding(newest_norm2 * (1 + max(self.ridge, torch.finfo(z.dtype).eps)), fz))
+        # The Gram matrix is symmetric: write the row, then the column through the transpose.
         gram = put(put(gram, newest, row, in_place=in_place).mT, newest, row, in_place=in_place)
         gamma = torch.linalg.solve_ex(gram[:, :m, :m], dots[:, 1, :, None])[0].nan_to_num(0, 0, 0)  # (batch, m, 1)
         z = p - torch.bmm(gamma.mT, dp[:, :m])[:, 0]
