@@ -34,8 +34,8 @@ class Anderson(Solver):
 
     With `constant_weights`, backpropagation through the solver treats gamma as a constant and differentiates linear
     combinations of cell evaluations. Where differences are nearly parallel, the derivative of gamma is large and
-    uninformative: prefix-sum nets trained through 32 steps do not learn with that derivative, but do without it. Where plain iteration converges,
-    both derivatives approach the derivative of the fixed point.
+    uninformative: prefix-sum nets trained through 32 steps do not learn with that derivative, but do without it.
+    Where plain iteration converges, both derivatives approach the derivative of the fixed point.
     """
 
     memory: int = 5
