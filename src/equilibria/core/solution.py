@@ -17,7 +17,7 @@ class Status(IntEnum):
     CONVERGED = 0  # the residual of the returned state is at most tol; with tol=0, at most rounding error
     CYCLING = 1  # the state recurs with `Solution.period`; period 1 is a fixed point with a residual above tol
     EXHAUSTED = 2  # the budget was used up before the row converged, cycled or diverged
-    DIVERGED = 3  # the state became infinite or NaN
+    DIVERGED = 3  # the state is not finite, or too large for a norm
 
 
 ACTIVE = -1  # stands for a Status while a row is being solved
@@ -46,7 +46,7 @@ class Solution:
     """The result of a solve, per row.
 
     `residuals[t]` is the relative residual |f(z) - z| / |f(z)| of the state before step t, and NaN
-    after a row has finished. A CONVERGED row returns exactly the state whose residual met the tolerance. Every
+    after a row has finished. With a tolerance, a CONVERGED row returns exactly the state whose residual met it. Every
     other row returns the solver's last proposal, one step after the last measured state. (A `Gradient` that
     evaluates f once more to record it, such as `Implicit` or `Phantom`, returns the result of that evaluation.)
     """
