@@ -13,7 +13,7 @@ from torch import Tensor
 from equilibria.core._tree import take
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver, Stepwise
-from equilibria.core.similarity import cosine, zero_threshold
+from equilibria.core.similarity import References
 from equilibria.core.solution import ACTIVE, Status
 
 
@@ -185,5 +185,6 @@ def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before:
 
 def _alignment(z: Tensor, restarts: Tensor) -> Tensor:
     """The mean cosine between states (batch, *state) and their restarts (restarts * batch, *state): (batch,)."""
-    zero = zero_threshold(z[z.isfinite().reshape(len(z), -1).all(1)])
-    return torch.stack([cosine(z, other, zero) for other in restarts.split(len(z))]).mean(0)
+    example = torch.arange(len(restarts), device=z.device) % len(z)
+    states = References(z, ~z.isfinite().reshape(len(z), -1).all(1))
+    return states.agreement(example, restarts).cosine.view(-1, len(z)).mean(0)
