@@ -55,7 +55,7 @@ def contraction(
         injection, cell = looped.inject(x), precompute_weights(looped.cell)
     if z is None:
         z = looped.equilibrium(x, solver=solver, budget=budget, trace=False).z
-    require_gradients(looped, x, z)
+    require_gradients(looped.cell, z, injection)
     push, pull = _products(lambda z: cell(z, *injection), z)
     rng = rng or torch.Generator().manual_seed(0)
     v = flat(torch.randn(z.shape, generator=rng, dtype=z.dtype).to(z.device)).double()
@@ -98,7 +98,7 @@ def start_influence(
         injection = looped.inject(x)
         start: Tensor = looped.init(*injection) if z0 is None else z0
         cell = precompute_weights(looped.cell)
-    require_gradients(looped, x, start)
+    require_gradients(looped.cell, start, injection)
     with torch.enable_grad():
         start = start.detach().requires_grad_()
         how = {"solver": solver or looped.solver, "budget": budget or looped.budget}

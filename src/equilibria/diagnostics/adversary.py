@@ -106,7 +106,7 @@ def attack(
         injection = looped.inject(x)
         centre = looped.init(*injection)
     if updates:
-        require_gradients(looped, x, centre)
+        require_gradients(looped.cell, centre, injection)
     place = _placement(centre, radius)
     unrolled = Budget(min(through or budget.steps, budget.steps))
     cosine_after = _unrolled_cosine(looped, injection, usual.z, place, solver or looped.solver, unrolled)
