@@ -8,7 +8,7 @@ from problems import affine, integrator, remembers, rng, two_basins
 from torch import nn
 
 from equilibria import Budget, EquilibriumModel
-from equilibria.core.similarity import References, cosine, zero_threshold
+from equilibria.core.similarity import References
 from equilibria.diagnostics import Noise, Swapped, ZeroState, alignment_score, bootstrap, derangements, from_function
 from equilibria.nets import ConvNet
 from equilibria.tasks import Mazes, PrefixSum
@@ -289,7 +289,6 @@ def test_states_of_zero_agree_with_each_other_and_with_nothing_else():
     found = References(usual, torch.zeros(5, dtype=torch.bool)).agreement(torch.arange(5), other)
     torch.testing.assert_close(found.cosine, torch.tensor([1.0, 1, 0, 0, 1]))
     torch.testing.assert_close(found.distance, torch.tensor([0.0, 0, 1, 1, 0]))
-    torch.testing.assert_close(cosine(usual, other, zero_threshold(usual)), found.cosine)
 
 
 def test_noise_for_a_limit_of_zero():

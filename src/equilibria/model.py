@@ -1,6 +1,7 @@
 """`EquilibriumModel`: a network that computes its prediction from the state at which its cell settles."""
 
 import math
+import time
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
@@ -8,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from equilibria.core._prepare import prepare
-from equilibria.core._tree import noise_like, rows
-from equilibria.core.budget import Budget, Keep
-from equilibria.core.loop import Solver, check_solver_and_budget, solve
+from equilibria.core._tree import noise_like, rows, take
+from equilibria.core.budget import Budget, Keep, require_whole
+from equilibria.core.loop import Solver, Stepwise, check_solver_and_budget, solve
 from equilibria.core.solution import Solution, Status, Step
-from equilibria.core.think import Thought, Unchanged, think
+from equilibria.core.think import Thought, Unchanged, thoughts
 from equilibria.gradients import GRADIENTS, Backprop, Gradient
 from equilibria.solvers import Picard
 
@@ -184,28 +185,30 @@ class EquilibriumModel(nn.Module):
     ) -> Generator[Thought, None, None]:
         """Yield the current predictions every few steps, until every row has stopped.
 
+        The states equal those of `equilibrium` with the same budget. Rows that have stopped are removed from the batch.
+        At least one thought is yielded. The deadline is exceeded by at most one step and one readout.
+
         Args:
+            budget: `tol` and `halt_on_cycle` stop rows that have converged or cycle.
             every: the number of steps between two thoughts.
             until: also stop rows whose answer no longer changes.
             deadline: the time limit in seconds, from this call.
             restarts: the number of restarts per row, from standard normal noise drawn from `rng`.
                 `Thought.alignment` is the mean cosine to their states.
         """
+        require_whole("every", every, least=1, why="it is the number of steps between two thoughts")
+        if deadline is not None and not deadline >= 0:
+            raise ValueError(f"deadline must be >= 0 seconds, got {deadline!r}; omit it for no limit")
+        if restarts and rng is None:
+            raise ValueError("restarts need a random generator; pass rng=torch.Generator()")
+        end = math.inf if deadline is None else time.monotonic() + deadline
+        solver, budget, restarted = solver or self.solver, budget or self.budget, None
         with torch.no_grad():
             cell, start, injection = self._problem(x, z0)
-            if restarts and rng is None:
-                raise ValueError("restarts need a random generator; pass rng=torch.Generator()")
-            example = torch.arange(len(start), device=start.device).repeat(restarts)
-            restart_states = noise_like(rows(start, example), rng) if restarts and rng else None
-            return think(
-                cell,
-                self.readout,
-                start,
-                injection,
-                solver=solver or self.solver,
-                budget=budget or self.budget,
-                every=every,
-                until=until,
-                deadline=deadline,
-                restarts=restart_states,
-            )
+            stepwise = Stepwise(cell, start, injection, solver=solver, budget=budget, trace=False)
+            if restarts and rng:
+                example = torch.arange(len(start), device=start.device).repeat(restarts)
+                noise, injection = noise_like(rows(start, example), rng), take(injection, example)
+                restarted = Stepwise(cell, noise, injection, solver=solver, budget=budget, trace=False)
+        # A separate generator, so that errors are raised and the clock starts at this call, not at the first thought.
+        return thoughts(stepwise, restarted, self.readout, budget.steps, every, until, end)

@@ -66,6 +66,11 @@ def concat_channels(one: Tensor, other: Tensor) -> Tensor:
     return torch.cat((one, other), 1)
 
 
+def describe_tensor(thing: Any) -> str:
+    """Shape and dtype of a tensor, the type of anything else."""
+    return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else f"a {type(thing).__name__}"
+
+
 def noise_like(state: Tensor, rng: torch.Generator) -> Tensor:
     """Standard normal noise in the same layout."""
     noise = torch.randn(state.shape, generator=rng, dtype=state.dtype)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from equilibria.core._active import ActiveSet
 from equilibria.core._cycles import WINDOW
-from equilibria.core._tree import leaves, take
+from equilibria.core._tree import describe_tensor, leaves, take
 from equilibria.core.budget import Budget, Keep, KeptStates, require_whole
 from equilibria.core.solution import ACTIVE, Carry, Solution, Status, Step
 
@@ -206,7 +206,10 @@ class Stepwise:
         with self._grad_mode():
             solution = active.result(budget.tol, steps=self.taken, kept=self._kept.all(active.current_z))
             solution = replace(solution, carry=Carry(self._solver, budget, active.rows, active.memory))
-            return _append_to(previous, solution, trace=self._trace) if previous else solution
+            if previous is None:
+                return solution
+            residuals = torch.cat((previous.residuals, solution.residuals)) if self._trace else solution.residuals
+            return replace(solution, residuals=residuals, steps=previous.steps + solution.steps)
 
 
 def _cycle_window_starts(budget: Budget) -> range:
@@ -246,11 +249,6 @@ def _may_reactivate_rows(before: Budget, after: Budget) -> bool:
     return stricter or (before.halt_on_cycle and not after.halt_on_cycle)
 
 
-def _append_to(previous: Solution, solution: Solution, *, trace: bool) -> Solution:
-    residuals = torch.cat((previous.residuals, solution.residuals)) if trace else solution.residuals
-    return replace(solution, residuals=residuals, steps=previous.steps + solution.steps)
-
-
 def check_solver_and_budget(solver: Solver, budget: Budget) -> None:
     """Raise unless these are a Solver and a Budget."""
     if not isinstance(solver, Solver):
@@ -264,14 +262,10 @@ def _check_arguments(f: Any, z0: Any, injection: tuple) -> None:
     if not callable(f):
         raise TypeError(f"f must be a function or module f(z, *injection), got {f!r}")
     if not isinstance(z0, Tensor) or z0.ndim == 0 or not z0.is_floating_point():
-        raise TypeError(f"z0 must be a floating-point tensor (batch, *state), got {_described(z0)}")
+        raise TypeError(f"z0 must be a floating-point tensor (batch, *state), got {describe_tensor(z0)}")
     for tensor in leaves(injection):
         if tensor.ndim == 0 or len(tensor) != len(z0):
             raise ValueError(
-                f"the injection contains a tensor {_described(tensor)} but the state is {_described(z0)}; the first "
-                "dimension of every injected tensor must be the batch (let f close over tensors that all rows share)"
+                f"the injection contains a tensor {describe_tensor(tensor)} but the state is {describe_tensor(z0)}; "
+                "the first dimension of every injected tensor must be the batch (close over what all rows share)"
             )
-
-
-def _described(thing: Any) -> str:
-    return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else f"a {type(thing).__name__}"

@@ -14,23 +14,11 @@ ROUNDING = 16  # multiples of the machine epsilon up to which a relative size co
 KERNEL_SCALE = 5000.0  # of the paper's kernels: they fall to a third at a distance of 2e-4
 
 
-def zero_threshold(states: Tensor) -> float:
-    """The norm up to which a state counts as zero: the rounding error of states as large as these, (batch, ...)."""
-    return ROUNDING * torch.finfo(vectors(states[:0]).dtype).eps * typical_norm(states) if len(states) else 0.0
-
-
 def typical_norm(states: Tensor) -> float:
     """The 90 % quantile of the norms of states (batch, ...): robust to many zeros and to a few large states."""
     norms = torch.linalg.vector_norm(vectors(states), dim=1)
     quantile = norms.sort().values[int(0.9 * (len(states) - 1))].item() if len(states) else 0.0
     return quantile or 1.0  # if all are zero, there is no better scale
-
-
-def cosine(one: Tensor, other: Tensor, zero: float) -> Tensor:
-    """The cosine between states (rows, ...): (rows,). States with a norm up to `zero` count as zero."""
-    one, other = (_snap_to_zero(vectors(states), zero) for states in (one, other))
-    both = (one == 0).all(1) & (other == 0).all(1)
-    return torch.where(both, 1, _dot(_unit(one), _unit(other)))
 
 
 def vectors(states: Tensor) -> Tensor:
@@ -57,8 +45,10 @@ class References:
 
     def __init__(self, states: Tensor, diverged: Tensor) -> None:
         self._states = vectors(states)  # (batch, n)
-        self._mean = self._states[~diverged].mean(0)  # (n,) over inputs
-        self._zero = zero_threshold(self._states[~diverged])
+        counted = self._states[~diverged]
+        self._mean = counted.mean(0)  # (n,) over inputs
+        # The norm up to which a state counts as zero: the rounding error of states as large as these.
+        self._zero = ROUNDING * torch.finfo(counted.dtype).eps * typical_norm(counted) if len(counted) else 0.0
 
     def agreement(self, example: Tensor, others: Tensor) -> Agreement:
         """Compare each of `others`, (rows, ...), with the reference of its `example`, (rows,) indices."""
@@ -68,7 +58,7 @@ class References:
         scaled = KERNEL_SCALE * torch.linalg.vector_norm(one_unit - other_unit, dim=1)  # (rows,)
         norm = torch.maximum(torch.linalg.vector_norm(z, dim=1), torch.linalg.vector_norm(other, dim=1))
         return Agreement(
-            cosine=torch.where(norm > 0, _dot(one_unit, other_unit), 1),
+            cosine=torch.where(norm == 0, 1, _dot(one_unit, other_unit)),
             centred=_dot(self._centred(z), self._centred(other)),
             gaussian=torch.exp(-scaled.square()),
             laplacian=torch.exp(-scaled),

@@ -1,4 +1,4 @@
-"""`think`: predictions while a solve runs, with a rule that stops rows whose prediction no longer changes."""
+"""Predictions while a solve runs, with a rule that stops rows whose prediction no longer changes."""
 
 import math
 import time
@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import take
-from equilibria.core.budget import Budget, require_whole
-from equilibria.core.loop import Solver, Stepwise
-from equilibria.core.similarity import cosine, zero_threshold
+from equilibria.core.budget import require_whole
+from equilibria.core.loop import Stepwise
+from equilibria.core.similarity import References
 from equilibria.core.solution import ACTIVE, Status
 
 
@@ -95,52 +94,8 @@ class Thought(NamedTuple):
         return (self.why == Why.CONVERGED) | (self.why == Why.CYCLING) | (self.why == Why.UNCHANGED)
 
 
-def think(
-    cell: Callable[..., Tensor],
-    readout: Callable[[Tensor], Tensor],
-    z0: Tensor,
-    injection: tuple,
-    *,
-    solver: Solver,
-    budget: Budget,
-    every: int = 8,
-    until: Unchanged | None = None,
-    deadline: float | None = None,
-    restarts: Tensor | None = None,
-) -> Generator[Thought, None, None]:
-    """Solve, and yield a Thought every few steps until every row has stopped.
-
-    The states equal those of `solve` with the same budget. Rows that have stopped are removed from the batch. At least
-    one thought is yielded. The deadline is exceeded by at most one step and one readout.
-
-    Args:
-        budget: `tol` and `halt_on_cycle` stop rows that have converged or cycle.
-        every: the number of steps between two thoughts.
-        until: also stop rows whose answer no longer changes.
-        deadline: the time limit in seconds, from this call.
-        restarts: initial states of restarts, one batch after another, (restarts * batch, *state). They are
-            solved as well, to compute `Thought.alignment`.
-    """
-    require_whole("every", every, least=1, why="it is the number of steps between two thoughts")
-    if deadline is not None and not deadline >= 0:
-        raise ValueError(f"deadline must be >= 0 seconds, got {deadline!r}; omit it for no limit")
-    if restarts is not None and (restarts.shape[1:] != z0.shape[1:] or not len(restarts) or len(restarts) % len(z0)):
-        raise ValueError(
-            f"restarts has shape {tuple(restarts.shape)} and the state {tuple(z0.shape)}; pass whole batches of states"
-        )
-    end = math.inf if deadline is None else time.monotonic() + deadline
-    with torch.no_grad():
-        stepwise = Stepwise(cell, z0, injection, solver=solver, budget=budget, trace=False)
-        restarted = None
-        if restarts is not None:
-            example = torch.arange(len(restarts), device=z0.device) % len(z0)
-            restarted = Stepwise(cell, restarts, take(injection, example), solver=solver, budget=budget, trace=False)
-    # A separate generator, so that errors are raised and the clock starts at this call, not at the first thought.
-    return _thoughts(stepwise, restarted, readout, budget.steps, every, until, end)
-
-
 @torch.no_grad()
-def _thoughts(
+def thoughts(
     stepwise: Stepwise,
     restarted: Stepwise | None,
     readout: Callable[[Tensor], Tensor],
@@ -149,6 +104,13 @@ def _thoughts(
     until: Unchanged | None,
     end: float,
 ) -> Generator[Thought, None, None]:
+    """Solve, and yield a Thought every few steps until every row has stopped. See `EquilibriumModel.think`.
+
+    Args:
+        restarted: the solves of restarts, one batch after another, (restarts * batch, *state).
+        last: the last step of the budget.
+        end: when the time runs out, on the clock `time.monotonic`.
+    """
     thinking = stepwise.active  # (batch,) at the last thought
     prediction = streak = None
     for step in stepwise.run(every if end == math.inf else 1):  # with a deadline, read the clock at every step
@@ -185,5 +147,6 @@ def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before:
 
 def _alignment(z: Tensor, restarts: Tensor) -> Tensor:
     """The mean cosine between states (batch, *state) and their restarts (restarts * batch, *state): (batch,)."""
-    zero = zero_threshold(z[z.isfinite().reshape(len(z), -1).all(1)])
-    return torch.stack([cosine(z, other, zero) for other in restarts.split(len(z))]).mean(0)
+    example = torch.arange(len(restarts), device=z.device) % len(z)
+    states = References(z, ~z.isfinite().reshape(len(z), -1).all(1))
+    return states.agreement(example, restarts).cosine.view(-1, len(z)).mean(0)

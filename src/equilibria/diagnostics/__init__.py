@@ -15,8 +15,7 @@ from equilibria.diagnostics._trajectories import (
     trajectories,
 )
 from equilibria.diagnostics.adapters._deep_thinking import from_deep_thinking
-from equilibria.diagnostics.adapters._functions import from_function, from_module
-from equilibria.diagnostics.adapters._model import as_model, check_model
+from equilibria.diagnostics.adapters._model import as_model, check_model, from_function, from_module
 from equilibria.diagnostics.adapters._torchdeq import from_torchdeq
 from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score

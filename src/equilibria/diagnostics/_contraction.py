@@ -55,14 +55,15 @@ def contraction(
         injection, cell = looped.inject(x), precompute_weights(looped.cell)
     if z is None:
         z = looped.equilibrium(x, solver=solver, budget=budget, trace=False).z
-    require_gradients(looped, x, z)
+    require_gradients(looped.cell, z, injection)
     push, pull = _products(lambda z: cell(z, *injection), z)
     rng = rng or torch.Generator().manual_seed(0)
     v = flat(torch.randn(z.shape, generator=rng, dtype=z.dtype).to(z.device)).double()
     dtype = torch.promote_types(z.dtype, torch.float32)
     if v.shape[1] <= rounds:
         whole = torch.stack([push(unit.expand_as(v)) for unit in torch.eye(v.shape[1]).to(v)], 2)  # (batch, n, n)
-        norm, radius = (_where_finite(of, whole) for of in (_largest_singular_value, _spectral_radius))
+        norm = _where_finite(lambda finite: torch.linalg.matrix_norm(finite, 2), whole)
+        radius = _where_finite(_spectral_radius, whole)
         return Contraction(norm.to(dtype), radius.to(dtype))
     precision = torch.finfo(z.dtype).eps
     square, _ = _largest_eigenvalue(lambda v: pull(push(v)), v, rounds, precision)
@@ -97,7 +98,7 @@ def start_influence(
         injection = looped.inject(x)
         start: Tensor = looped.init(*injection) if z0 is None else z0
         cell = precompute_weights(looped.cell)
-    require_gradients(looped, x, start)
+    require_gradients(looped.cell, start, injection)
     with torch.enable_grad():
         start = start.detach().requires_grad_()
         how = {"solver": solver or looped.solver, "budget": budget or looped.budget}
@@ -170,7 +171,7 @@ def _is_reliable(inside: Tensor, precision: float) -> Tensor:
     values, right = torch.linalg.eig(square)
     top = values.abs().argmax(1)
     every = torch.arange(len(top), device=top.device)
-    error = leaving * right[every, -1, top].abs() + precision * _largest_singular_value(square)
+    error = leaving * right[every, -1, top].abs() + precision * torch.linalg.matrix_norm(square, 2)
     left = torch.linalg.pinv(right)[every, top]  # (batch, rounds): left eigenvectors
     return error * left.norm(dim=1) <= ACCURACY * values[every, top].abs()
 
@@ -197,10 +198,6 @@ def _growth(multiply: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
 
 def _spectral_radius(matrices: Tensor) -> Tensor:
     return torch.linalg.eigvals(matrices).abs().amax(1)
-
-
-def _largest_singular_value(matrices: Tensor) -> Tensor:
-    return torch.linalg.matrix_norm(matrices, 2)
 
 
 def _where_finite(of: Callable[[Tensor], Tensor], matrices: Tensor) -> Tensor:

@@ -186,7 +186,7 @@ class _Tail:
         self._begin, self._batch = steps - steps // 2, batch
         self._lengths = torch.ones(steps // 2, batch)
         self._distances = torch.ones(steps // 2, batch)
-        self._grown = torch.zeros(batch, dtype=torch.bool)
+        self._first = self._previous = torch.zeros(batch, 1)
 
     def __call__(self, step: Step) -> None:
         if step.number < self._begin:
@@ -196,14 +196,10 @@ class _Tail:
             self._first = z.new_zeros(self._batch, z.shape[1]).index_copy_(0, rows, z)
             self._previous = self._first.clone()
             self._lengths, self._distances = self._lengths.to(z), self._distances.to(z)
-            self._grown = self._grown.to(z.device)
             return
         self._lengths[at, rows] = (z - self._previous[rows]).norm(dim=1)
         self._distances[at, rows] = (z - self._first[rows]).norm(dim=1)
         self._previous[rows] = z
-        if at == len(self._lengths) - 1:
-            size, first = z.norm(dim=1), self._first[rows].norm(dim=1)
-            self._grown[rows] = (size > GROWTH * first) & (size > z.shape[1] ** 0.5)
 
     def regime(self) -> Tensor:
         """The regime of examples that have reached neither a fixed point nor a cycle: (batch,)."""
@@ -213,7 +209,9 @@ class _Tail:
         found = torch.full_like(reach, Regime.QUASI_PERIODIC, dtype=torch.long)
         found[reach > (CIRCLE + LINE) / 2] = Regime.DRIFT
         faster = (reach > (CIRCLE + LINE) / 2) & (change > FASTER)
-        found[faster] = torch.where(self._grown, Regime.DIVERGENCE, Regime.NOT_SETTLED)[faster]
+        size = self._previous.norm(dim=1)  # at the end
+        grown = (size > GROWTH * self._first.norm(dim=1)) & (size > self._first.shape[1] ** 0.5)
+        found[faster] = torch.where(grown, Regime.DIVERGENCE, Regime.NOT_SETTLED)[faster]
         found[(change < SLOWER) | ~change.isfinite()] = Regime.NOT_SETTLED
         return found
 

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 ENOUGH_DESCENT, ENOUGH_SLOPE = 1e-4, 0.9  # the constants of the strong Wolfe conditions (Nocedal & Wright)
+MEMORY, TRIALS = 10, 25  # pairs that are remembered, and evaluations of one line search
+TOLERANCE_GRAD, TOLERANCE_CHANGE = 1e-7, 1e-9  # the defaults of PyTorch
 
 # function(x, rows) -> values (k,) and gradients (k, n) of the rows `rows`, (k,), at x, (k, n)
 Function = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -28,28 +30,19 @@ class _Pairs(NamedTuple):
     weights: Tensor  # (memory, batch) 1 / (move . bend), 0 where there is no pair
 
 
-def minimise(
-    function: Function,
-    x: Tensor,
-    *,
-    updates: int,
-    memory: int = 10,
-    trials: int = 25,
-    tolerance_grad: float = 1e-7,
-    tolerance_change: float = 1e-9,
-) -> Minimum:
+def minimise(function: Function, x: Tensor, *, updates: int) -> Minimum:
     """Minimise `function` from `x`, (batch, n), row by row.
 
     The rules are those of `torch.optim.LBFGS(lr=1, line_search_fn="strong_wolfe")` for each row alone. A row stops when
     its largest partial derivative, its largest move or its gain is within the tolerance, or when the gain is within
     rounding. Finished rows are not evaluated again. PyTorch also limits the evaluations to 5/4 of the updates; here
-    each line search may take up to `trials`.
+    each line search may take up to `TRIALS`.
     """
     x, rows = x.clone(), torch.arange(len(x), device=x.device)
     value, grad = function(x, rows)
-    pairs = _Pairs(x.new_zeros(memory, *x.shape), x.new_zeros(memory, *x.shape), x.new_zeros(memory, len(x)))
+    pairs = _Pairs(x.new_zeros(MEMORY, *x.shape), x.new_zeros(MEMORY, *x.shape), x.new_zeros(MEMORY, len(x)))
     taken = torch.zeros_like(rows)
-    live = value.isfinite() & (grad.abs().amax(1) > tolerance_grad)  # (batch,)
+    live = value.isfinite() & (grad.abs().amax(1) > TOLERANCE_GRAD)  # (batch,)
     for update in range(updates):
         at = live.nonzero()[:, 0]
         if not len(at):
@@ -58,14 +51,14 @@ def minimise(
         step = torch.ones_like(value[at])
         if update == 0:
             step = (1 / grad[at].abs().sum(1)).clamp(max=1)  # no curvature is known yet
-        least = (torch.finfo(x.dtype).eps * value[at].abs()).clamp(min=tolerance_change)  # least gain
-        length, new_value, new_grad = _search(function, x[at], value[at], grad[at], direction, step, least, at, trials)
+        least = (torch.finfo(x.dtype).eps * value[at].abs()).clamp(min=TOLERANCE_CHANGE)  # least gain
+        length, new_value, new_grad = _search(function, x[at], value[at], grad[at], direction, step, least, at)
         move = length[:, None] * direction
         _remember(pairs, at, move, new_grad - grad[at])
         gain = value[at] - new_value
         x[at], value[at], grad[at] = x[at] + move, new_value, new_grad
         taken[at] += length > 0
-        live[at] = (new_grad.abs().amax(1) > tolerance_grad) & (move.abs().amax(1) > tolerance_change) & (gain >= least)
+        live[at] = (new_grad.abs().amax(1) > TOLERANCE_GRAD) & (move.abs().amax(1) > TOLERANCE_CHANGE) & (gain >= least)
     return Minimum(x, value, taken)
 
 
@@ -102,7 +95,6 @@ def _search(
     step: Tensor,
     least: Tensor,
     at: Tensor,
-    trials: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Find step lengths, values and gradients that meet the strong Wolfe conditions, or the best ones tried.
 
@@ -113,7 +105,7 @@ def _search(
     short, long = torch.zeros_like(step), torch.full_like(step, torch.inf)
     best, value_there, grad_there = torch.zeros_like(step), value.clone(), grad.clone()
     searching = (slope < 0).nonzero()[:, 0]
-    for _ in range(trials):
+    for _ in range(TRIALS):
         if not len(searching):
             break
         s = searching

@@ -79,12 +79,11 @@ def trajectories(
         raise ValueError("there are no starts; pass initial states, or [None] for the usual start")
     at = range((budget or looped.budget).steps + 1) if at is None else at
     seen = flat if plane is None else plane.coordinates
-    solves = [
-        looped.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False).kept for z0 in starts
-    ]
-    paths = torch.stack(
-        [torch.stack(list(kept.values()), 1) for kept in solves], 1
-    )  # (batch, starts, steps + 1, n or 2)
+    paths = []
+    for z0 in starts:
+        solution = looped.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False)
+        paths.append(torch.stack(list(solution.kept.values()), 1))  # (batch, steps + 1, n or 2)
+    paths = torch.stack(paths, 1)  # (batch, starts, steps + 1, n or 2)
     if plane is not None:
         return Trajectories(paths, plane)
     plane = principal_plane(paths.flatten(1, 2))

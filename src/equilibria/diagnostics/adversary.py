@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from equilibria.core._prepare import prepare
-from equilibria.core._tree import flat, take
+from equilibria.core._tree import flat, noise_like, take
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import cosine as cosine_of
-from equilibria.core.similarity import zero_threshold
+from equilibria.core.similarity import References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics._lbfgs import Function, minimise
 from equilibria.diagnostics.adapters._model import measurable, require_gradients
@@ -107,7 +106,7 @@ def attack(
         injection = looped.inject(x)
         centre = looped.init(*injection)
     if updates:
-        require_gradients(looped, x, centre)
+        require_gradients(looped.cell, centre, injection)
     place = _placement(centre, radius)
     unrolled = Budget(min(through or budget.steps, budget.steps))
     cosine_after = _unrolled_cosine(looped, injection, usual.z, place, solver or looped.solver, unrolled)
@@ -131,15 +130,15 @@ class _Worst:
     """Keeps the start with the lowest cosine for each example."""
 
     def __init__(self, usual: Solution, start: Tensor) -> None:
-        self._usual = usual.z
         self._lost = usual.status == Status.DIVERGED
-        self._nothing = zero_threshold(usual.z[~self._lost])
+        self._usual = References(usual.z, self._lost)
         self.start, self.limit = start.clone(), usual.z.clone()
         self.cosine = torch.full_like(usual.residual, torch.nan)
         self.diverged = torch.zeros_like(usual.status)
 
     def update(self, start: Tensor, solution: Solution) -> None:
-        cosine = cosine_of(self._usual, solution.z, self._nothing).to(self.cosine.dtype)
+        everyone = torch.arange(len(start), device=start.device)
+        cosine = self._usual.agreement(everyone, solution.z).cosine.to(self.cosine.dtype)
         lost = solution.status == Status.DIVERGED
         self.diverged += lost
         worse = ~(lost | self._lost) & ~(cosine >= self.cosine)  # any number replaces NaN
@@ -153,7 +152,7 @@ def _first_guesses(guesses: int | Sequence[Tensor], usual: Solution, rng: torch.
         require_whole("guesses", guesses, least=1, why="it is the number of searches per example")
         n = len(state)
         partners = derangements(n, min(n - 1, (guesses + 1) // 2), rng) if n > 1 else []
-        noise = (torch.randn(state.shape, generator=rng, dtype=state.dtype).to(state.device) for _ in range(guesses))
+        noise = (noise_like(state, rng) for _ in range(guesses))
         limits = (state[partner.to(state.device)].nan_to_num(0, 0, 0) for partner in partners)  # some may have diverged
         return [next(noise) if i % 2 or i // 2 >= len(partners) else next(limits) for i in range(guesses)]
     if not guesses:

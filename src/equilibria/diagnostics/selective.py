@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from equilibria.core.budget import require_whole
-from equilibria.diagnostics.statistics import binomial_cdf, require_ranking
+from equilibria.diagnostics.statistics import require_probability, require_ranking
 
 HIGHEST = torch.finfo(torch.float64).max  # accepts everything except infinite uncertainty
 
@@ -59,7 +59,7 @@ def threshold_for_overall_error(uncertainty: Tensor, wrong: Tensor, *, rate: flo
     bound the share of errors among the accepted answers.
     """
     uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
-    _require_rate("rate", rate)
+    require_probability("rate", rate, "for example rate=0.1")
     allowed = math.floor(rate * (len(uncertainty) + 1) * (1 + 1e-12)) - 1  # 0.29 * 100 is below 29
     bad = uncertainty[wrong == 1].sort().values
     if allowed < 0:
@@ -90,14 +90,16 @@ def threshold_for_accepted_error(
             in this order at the full level until one fails; the last that passes is returned. Better when there are
             many ties, because a rank never lies just above them.
     """
+    from scipy.stats import binom  # imported here because it is slow
+
     uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
-    _require_rate("rate", rate)
-    _require_rate("confidence", confidence)
+    require_probability("rate", rate, "for example rate=0.1")
+    require_probability("confidence", confidence, "for example confidence=0.9")
     require_whole("candidates", candidates, least=1, why="it is the number of thresholds to test")
 
     def passes(threshold: float, level: float) -> bool:
         accepted = uncertainty <= threshold
-        return binomial_cdf(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level
+        return bool(binom.cdf(int(wrong[accepted].sum()), int(accepted.sum()), rate) <= level)
 
     if thresholds is not None:
         passed = list(takewhile(lambda threshold: passes(threshold, 1 - confidence), thresholds))
@@ -119,8 +121,3 @@ def _below(uncertainty: float) -> float:
 def _threshold(at: float, uncertainty: Tensor, wrong: Tensor) -> Threshold:
     accepted = uncertainty <= at
     return Threshold(at, accepted.double().mean().item(), wrong[accepted].mean().item())
-
-
-def _require_rate(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must be between 0 and 1, got {value!r}; for example {name}=0.1")

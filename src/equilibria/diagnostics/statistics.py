@@ -42,10 +42,10 @@ def bootstrap(
         min_units: with fewer units, the estimate has a value and no interval (NaN).
         rng: Defaults to a generator seeded with 0, so that the same units always get the same interval.
     """
-    _require_level(level)
+    require_probability("level", level, "0.95 is usual")
     require_whole("resamples", resamples, least=1, why="1000 are plenty")
     table = _as_table(units)  # (units, columns)
-    statistic = statistic or _mean
+    statistic = statistic or (lambda rows: rows[..., 0].mean(-1))
     n = len(table)
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
@@ -78,7 +78,7 @@ def auroc(
         rng: Defaults to a generator seeded with 0.
     """
     uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
-    _require_level(level)
+    require_probability("level", level, "0.95 is usual")
     values, place = uncertainty.unique(return_inverse=True)
     counts = [place[wrong == side].bincount(minlength=len(values)).double().numpy() for side in (1, 0)]
     if not all(side.sum() for side in counts):
@@ -134,13 +134,6 @@ def wilson_share(count: int, total: int, *, level: float = 0.95) -> Estimate:
     return Estimate(count / total, float(interval.low), float(interval.high), total)
 
 
-def binomial_cdf(count: int, total: int, rate: float) -> float:
-    """The probability of at most `count` successes in `total` trials that each succeed with probability `rate`."""
-    from scipy.stats import binom
-
-    return float(binom.cdf(count, total, rate))
-
-
 def require_ranking(uncertainty: Tensor, wrong: Tensor, *, binary: bool = False) -> tuple[Tensor, Tensor]:
     """Return both as float64 on the CPU. Raise unless they have one number per example, 0 or 1 if `binary`."""
     if uncertainty.ndim != 1 or uncertainty.shape != wrong.shape or not len(uncertainty):
@@ -155,9 +148,10 @@ def require_ranking(uncertainty: Tensor, wrong: Tensor, *, binary: bool = False)
     return uncertainty.detach().cpu().double(), wrong.detach().cpu().double()
 
 
-def _require_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}; 0.95 is usual")
+def require_probability(name: str, value: float, usual: str) -> None:
+    """Raise unless `value` is between 0 and 1, both excluded."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must be between 0 and 1, got {value!r}; {usual}")
 
 
 def _as_table(units: Tensor | np.ndarray | Sequence) -> np.ndarray:
@@ -165,10 +159,6 @@ def _as_table(units: Tensor | np.ndarray | Sequence) -> np.ndarray:
     table = units.detach().cpu().double().numpy() if isinstance(units, Tensor) else np.asarray(units, dtype=float)
     table = table[:, None] if table.ndim == 1 else table
     return table[~np.isnan(table).any(1)]
-
-
-def _mean(table: np.ndarray) -> np.ndarray:
-    return table[..., 0].mean(-1)
 
 
 def _numpy_generator(rng: torch.Generator | None) -> np.random.Generator:

@@ -1,5 +1,6 @@
 """How uncertain an answer is, without labels. To add a measure: an `Uncertainty`, and a line in UNCERTAINTIES."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -32,18 +33,18 @@ class Uncertainty(ABC):
         Args:
             output: the model's output for `x` with the same solver and budget, if you have it already.
         """
+        model = copy.copy(model)
+        model.solver, model.budget = solver or model.solver, budget or model.budget
         with torch.no_grad():
             if output is None:
-                solution = model.equilibrium(x, solver=solver, budget=budget, trace=False)
+                solution = model.equilibrium(x, trace=False)
                 output = Output(model.readout(solution.z), solution)
-            uncertainty = self.measure(model, x, output, solver=solver, budget=budget).double()
+            uncertainty = self.measure(model, x, output).double()
         return uncertainty.masked_fill(uncertainty.isnan() | (output.solution.status == Status.DIVERGED), math.inf)
 
     @abstractmethod
-    def measure(
-        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
-    ) -> Tensor:
-        """Return the uncertainty, (batch,); NaN where it is unknown."""
+    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
+        """Return the uncertainty, (batch,); NaN where it is unknown. Solve with the model's solver and budget."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,7 @@ class Residual(Uncertainty):
     Under a budget with a tolerance it says little, because all converged rows have a similar residual.
     """
 
-    def measure(
-        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
-    ) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
         return output.solution.residual
 
 
@@ -66,9 +65,7 @@ class Indecision(Uncertainty):
     Classes are in dimension 1, positions in the dimensions after it.
     """
 
-    def measure(
-        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
-    ) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
         _require_classes(output.prediction)
         top = output.prediction.softmax(1).topk(2, dim=1).values  # (batch, 2, ...)
         return 1 - (top[:, 0] - top[:, 1]).reshape(len(x), -1).amin(1)
@@ -85,11 +82,9 @@ class Misalignment(Uncertainty):
     restarts: int = 10
     seed: int = 0
 
-    def measure(
-        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
-    ) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
         rng = torch.Generator().manual_seed(self.seed)
-        return 1 - alignment_score(model, x, restarts=self.restarts, solver=solver, budget=budget, rng=rng).score
+        return 1 - alignment_score(model, x, restarts=self.restarts, rng=rng).score
 
 
 @dataclass(frozen=True)
@@ -108,14 +103,12 @@ class Disagreement(Uncertainty):
     def __post_init__(self) -> None:
         require_whole("restarts", self.restarts, least=1, why="it is the number of restarts per example")
 
-    def measure(
-        self, model: EquilibriumModel, x: Tensor, output: Output, *, solver: Solver | None, budget: Budget | None
-    ) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
         rng = torch.Generator().manual_seed(self.seed)
         apart = torch.zeros(len(x), dtype=torch.float64, device=output.prediction.device)
         for _ in range(self.restarts):
             start = self.scale * noise_like(output.solution.z, rng)
-            again = model.equilibrium(x, start, solver=solver, budget=budget, trace=False)
+            again = model.equilibrium(x, start, trace=False)
             difference = self._apart(model.readout(again.z), output.prediction).double()
             apart += difference.masked_fill(again.status == Status.DIVERGED, math.inf)
         return apart / self.restarts

@@ -44,11 +44,7 @@ class BlurryMNIST(Task):
         """Return `n` different digits. Raises an error if the split has fewer."""
         self.check(n, difficulty)
         digits = load_digits(self.folder)
-        images, labels = (
-            (digits.train_images, digits.train_labels)
-            if self.split == "train"
-            else (digits.test_images, digits.test_labels)
-        )
+        images, labels = digits[:2] if self.split == "train" else digits[2:]
         if n > len(images):
             raise ValueError(f"n must be at most {len(images)}, the number of digits in split {self.split!r}, got {n}")
         chosen = torch.randperm(len(images), generator=rng)[:n]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from equilibria.diagnostics.adapters._model import NotAModel, describe_tensor, wrap
+from equilibria.core._tree import describe_tensor
+from equilibria.diagnostics.adapters._model import NotAModel, wrap
 from equilibria.model import EquilibriumModel
 
 

@@ -1,12 +1,13 @@
-"""What all adapters share: wrapping parts as an `EquilibriumModel`, and checking that it can be measured."""
+"""Functions, modules and other objects as an `EquilibriumModel`, and checks that it can be measured."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from equilibria.core._tree import take
+from equilibria.core._tree import describe_tensor, take
 from equilibria.model import EquilibriumModel
 
 METHODS = {"init": "init(x) -> z", "step": "step(z, x) -> z", "readout": "readout(z) -> prediction"}
@@ -51,6 +52,42 @@ def wrap(step: Callable, *, init: Any, readout: Any, owner: Any = None) -> Equil
     return model
 
 
+def from_function(
+    step: Callable[[Tensor, Tensor], Tensor],
+    *,
+    init: Callable[[Tensor], Tensor],
+    readout: Callable[[Tensor], Tensor],
+) -> EquilibriumModel:
+    """Build the model that iterates `z = step(z, x)` from `init(x)` and predicts `readout(z)`."""
+    return wrap(step, init=init, readout=readout)
+
+
+def from_module(
+    module: nn.Module,
+    *,
+    init: Callable[[Tensor], Tensor],
+    readout: Callable[[Tensor], Tensor],
+    order: Literal["zx", "xz"] = "zx",
+) -> EquilibriumModel:
+    """Build a model from a module that takes and returns its state.
+
+    Args:
+        order: "zx" for `module(z, x)`, "xz" for `module(x, z)` as in PyTorch's recurrent cells.
+    """
+    if order not in ("zx", "xz"):
+        raise ValueError(f"order must be 'zx' for module(z, x) or 'xz' for module(x, z), got {order!r}")
+    step = module.__call__ if order == "zx" else _InputFirst(module)
+    return wrap(step, init=init, readout=readout, owner=module)
+
+
+@dataclass(frozen=True)
+class _InputFirst:
+    module: nn.Module
+
+    def __call__(self, z: Tensor, x: Tensor) -> Tensor:
+        return self.module(x, z)
+
+
 def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
     """Take one step on `x`, raise if the model cannot be iterated, and return its prediction."""
     measurable(model)
@@ -89,17 +126,15 @@ def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
         return prediction
 
 
-def require_gradients(model: EquilibriumModel, x: Tensor, z: Tensor) -> None:
+def require_gradients(cell: Callable[..., Tensor], z: Tensor, injection: tuple) -> None:
     """Raise a RuntimeError if a step depends on its state but has no gradient, for example under `torch.no_grad`."""
-    with torch.no_grad():
-        injection = model.inject(x)
     with torch.enable_grad():
         z = z.detach().requires_grad_()
-        fz = model.cell(z, *injection)
+        fz = cell(z, *injection)
         if fz.requires_grad and torch.autograd.grad(fz.sum(), z, allow_unused=True)[0] is not None:
             return
     with torch.no_grad():
-        elsewhere = model.cell(z + 1, *injection)
+        elsewhere = cell(z + 1, *injection)
     if not torch.equal(fz.nan_to_num(), elsewhere.nan_to_num()):
         raise RuntimeError("the step has no gradient: it runs under no_grad, detaches its state, or leaves PyTorch")
 
@@ -110,11 +145,6 @@ def is_deterministic(model: EquilibriumModel, x: Tensor) -> bool:
         injection = model.inject(x)
         z = model.cell(model.init(*injection), *injection)
         return _close(*(model.cell(z, *injection) for _ in range(2)))
-
-
-def describe_tensor(thing: Any) -> str:
-    """Shape and dtype of a tensor, the type of anything else."""
-    return f"{tuple(thing.shape)} of {thing.dtype}" if isinstance(thing, Tensor) else f"a {type(thing).__name__}"
 
 
 def _check_rows(model: EquilibriumModel, z: Tensor, injection: tuple) -> None:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from equilibria.diagnostics.adapters._model import NotAModel, describe_tensor, wrap
+from equilibria.core._tree import describe_tensor
+from equilibria.diagnostics.adapters._model import NotAModel, wrap
 from equilibria.model import EquilibriumModel
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from equilibria.core._tree import describe_tensor
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.diagnostics.adapters._model import as_model, check_model, describe_tensor
+from equilibria.diagnostics.adapters._model import as_model, check_model
 from equilibria.diagnostics.doctor.answers import Answers
 from equilibria.diagnostics.doctor.diagnosis import Diagnosis
 from equilibria.diagnostics.doctor.parts import Examination

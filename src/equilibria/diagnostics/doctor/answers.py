@@ -47,10 +47,10 @@ class Answers:
         self._length: float | None = None  # typical length of predictions
         self._error = 0.0  # relative error of predictions
         self._many_scores = example.ndim > 1 and example.shape[1] > 1
-        numbers = targets is not None and targets.is_floating_point()
-        self.classes = not numbers and (self._many_scores or targets is not None)
+        numbers = targets if targets is not None and targets.is_floating_point() else None
+        self.classes = numbers is None and (self._many_scores or targets is not None)
         self.note = None  # a likely mistake
-        if numbers and score is None and not self._many_scores and _are_binary(targets):
+        if numbers is not None and score is None and not self._many_scores and _are_binary(numbers):
             self.note = (
                 "Targets are taken as numbers to match. If the sign of the prediction is the answer, pass bool: "
                 "targets.bool()."
@@ -100,7 +100,7 @@ class Answers:
     def wrong(self, prediction: Tensor) -> Tensor | None:
         """Which answers are wrong, (batch,) bool; None without targets, or if scores are not 0 or 1."""
         score = self.score(prediction)
-        if score is None or not bool(((score == 0) | (score == 1)).all()):
+        if score is None or not _are_binary(score):
             return None
         return score != float(self.higher_is_better)
 
@@ -116,7 +116,7 @@ class Answers:
 
     def _finite(self, prediction: Tensor) -> Tensor:
         """Whether the scores that decide are finite, (rows,) bool; a class may be excluded by minus infinity."""
-        top = prediction.amax(1) if self.classes and self._many_scores else prediction
+        top = prediction.amax(1) if self.has_margin else prediction
         return top.isfinite().reshape(len(top), -1).all(1)
 
 
@@ -130,23 +130,20 @@ def _distance(one: Tensor, other: Tensor, length: float) -> Tensor:
 def _matching_shape(prediction: Tensor, targets: Tensor) -> Tensor:
     """Reshape targets to the shape in which they are compared, so that nothing is broadcast."""
     shape = prediction.shape
-    if targets.shape == shape and len(shape) > 1 and shape[1] > 1 and _one_hot(targets):
-        return targets.long().argmax(1)
+    classes = shape[1] if len(shape) > 1 else 1
+    if targets.shape == shape and classes > 1 and _are_binary(targets) and bool((targets.sum(1) == 1).all()):
+        return targets.long().argmax(1)  # one-hot
     wanted = shape
     if not targets.is_floating_point():
-        wanted = shape[:1] + shape[2:] if len(shape) > 1 and shape[1] > 1 else shape
+        wanted = shape[:1] + shape[2:] if classes > 1 else shape
         targets = targets.long()
-        _check_classes(targets, shape[1] if len(shape) > 1 else 1)
+        _check_classes(targets, classes)
     if [n for n in targets.shape if n > 1] != [n for n in wanted if n > 1]:
         raise ValueError(
             f"targets {tuple(targets.shape)} do not fit predictions {tuple(shape)}; pass {tuple(wanted)}, integers for "
             "classes in dimension 1 or floating-point numbers to match, or pass a score"
         )
     return targets.reshape(wanted)
-
-
-def _one_hot(targets: Tensor) -> bool:
-    return _are_binary(targets) and bool((targets.sum(1) == 1).all())
 
 
 def _check_classes(targets: Tensor, classes: int) -> None:
@@ -163,5 +160,5 @@ def _check_classes(targets: Tensor, classes: int) -> None:
         )
 
 
-def _are_binary(targets: Tensor | None) -> bool:
-    return targets is not None and bool(((targets == 0) | (targets == 1)).all())
+def _are_binary(numbers: Tensor) -> bool:
+    return bool(((numbers == 0) | (numbers == 1)).all())

@@ -44,25 +44,24 @@ class AnswerRecorder:
         counted = ~diverged if diverged.double().mean() <= FEW_DIVERGING else torch.ones_like(diverged)
         scores = [score.double() for step in steps if (score := answers.score(kept[step])) is not None]
         last = kept[steps[-1]]
+        changes = self._changed[counted].sort().values
+        # Whose answers keep changing along a cycle or a quasi-periodic path: (batch,) bool.
+        forever = (run.regime == Regime.CYCLE) & (self._changed > self._step - run.period)
+        forever |= (run.regime == Regime.QUASI_PERIODIC) & (self._changed > self._step // 2)
         return AnswerCurve(
             steps=steps,
             unchanged=[answers.unchanged(last, kept[step]).double().mean().item() for step in steps],
             residual=[run.residuals[step - 1].nanmedian().item() for step in steps],
             score=[score.mean().item() for score in scores] or None,
-            last_change=self._last_change(counted),
-            along_cycles=self._changes_forever(run).double().mean().item(),
+            last_change=int(changes[math.ceil(SAME * len(changes)) - 1]),
+            along_cycles=forever.double().mean().item(),
             best=_best(steps, [score[counted] for score in scores], higher=answers.higher_is_better),
         )
 
-    def _changes_forever(self, run: Convergence) -> Tensor:
-        """Whose answers keep changing along a cycle or a quasi-periodic path: (batch,) bool."""
-        cycles = (run.regime == Regime.CYCLE) & (self._changed > self._step - run.period)
-        return cycles | ((run.regime == Regime.QUASI_PERIODIC) & (self._changed > self._step // 2))
 
-    def _last_change(self, counted: Tensor) -> int:
-        """The step after which nearly all answers stay the same."""
-        ordered = self._changed[counted].sort().values
-        return int(ordered[math.ceil(SAME * len(ordered)) - 1])
+def spaced_steps(steps: int, count: int = 12) -> list[int]:
+    """About `count` numbers up to `steps`, denser at the beginning."""
+    return sorted({max(1, round(steps ** (i / count))) for i in range(count + 1)} | {max(1, steps // 2), steps})
 
 
 def _best(steps: list[int], scores: list[Tensor], *, higher: bool) -> int | None:

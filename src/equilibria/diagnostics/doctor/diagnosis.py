@@ -1,7 +1,6 @@
 """The result of `diagnose`, as data. It prints as tables, and is saved as JSON or as a page."""
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Table
 
-from equilibria.io.files import jsonable, write_atomically
+from equilibria.io.files import jsonable, to_json, write_atomically, write_json
 
 FORMAT = "equilibria-report-1"
 READING = "how to read it"
@@ -112,11 +111,11 @@ class Diagnosis:
 
     def to_json(self) -> str:
         """Return the diagnosis as JSON text."""
-        return json.dumps(self.data(), indent=1, allow_nan=False) + "\n"
+        return to_json(self.data(), indent=1) + "\n"
 
     def save_json(self, path: str | Path) -> None:
         """Write the diagnosis as a JSON file."""
-        write_atomically(Path(path), self.to_json().encode())
+        write_json(Path(path), self.data())
 
     def save_html(self, path: str | Path) -> None:
         """Write the diagnosis as one self-contained page with figures."""

@@ -54,15 +54,12 @@ class RestartLimits(NamedTuple):
         """Whether some restarts reached another limit: (k,) bool."""
         return (self.state.distance > NEAR) | (self.same_answer < 1)
 
-    def may_arrive(self, radius: Tensor) -> Tensor:
-        """Whether a slow contraction may still bring the limits together: (k,) bool. False if the rate is unknown."""
-        radius = radius[self.example]
-        reach = MARGIN * self.residual / (1 - radius).clamp_min(UNSURE)
-        return (radius <= 1 + UNSURE) & (self.residual < SLOW) & (self.state.distance <= reach)
-
     def row(self, radius: Tensor, *, centred: bool) -> AlignmentRow:
         """Average over examples, given the contraction rates of the batch; without centred numbers if not `centred`."""
-        mean, differ = bootstrap(self.state.cosine), self.differ
+        mean, differ, radius = bootstrap(self.state.cosine), self.differ, radius[self.example]
+        reach = MARGIN * self.residual / (1 - radius).clamp_min(UNSURE)
+        # Whether a slow contraction may still bring the limits together: (k,) bool. False if the rate is unknown.
+        arriving = (radius <= 1 + UNSURE) & (self.residual < SLOW) & (self.state.distance <= reach)
         return AlignmentRow(
             start=self.start,
             cosine=mean.value,
@@ -75,5 +72,5 @@ class RestartLimits(NamedTuple):
             solves=self.solves * len(self.diverged),
             distance=self.state.distance.nanmean().item(),
             residual=self.residual.nanmean().item(),
-            arriving=self.may_arrive(radius)[differ].double().mean().item() if bool(differ.any()) else 1.0,
+            arriving=arriving[differ].double().mean().item() if bool(differ.any()) else 1.0,
         )

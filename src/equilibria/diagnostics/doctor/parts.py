@@ -1,8 +1,9 @@
 """The parts of a diagnosis: each method measures one thing and returns fields of a `Diagnosis`."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,17 +23,18 @@ from equilibria.diagnostics._convergence import (
     limit_distance,
 )
 from equilibria.diagnostics._sensitivity import all_equal, sensitivity, untrained
-from equilibria.diagnostics.adapters._model import is_deterministic, require_gradients
+from equilibria.diagnostics._trajectories import Plane, trajectories
+from equilibria.diagnostics.adapters._model import is_deterministic
 from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.doctor.answers import Answers
-from equilibria.diagnostics.doctor.curve import AnswerRecorder
-from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, UncertaintyRow
+from equilibria.diagnostics.doctor.curve import AnswerRecorder, spaced_steps
+from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, SolvePaths, UncertaintyRow
 from equilibria.diagnostics.doctor.limits import Rates, RestartLimits
-from equilibria.diagnostics.doctor.paths import solve_paths, spaced_steps
 from equilibria.diagnostics.restarts import Noise, Restart, Swapped, derangements
 from equilibria.diagnostics.statistics import auroc
 from equilibria.diagnostics.uncertainty import Indecision
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solvers import Anderson, Picard
 
@@ -43,11 +45,11 @@ FEW = 8  # examples for measurements that need many backward passes
 UPDATES = 10  # of the short attack
 UNROLLED = 50  # steps to backpropagate through if all steps would need too much memory,
 NUMBERS = 2**20  # that is, if their states have more numbers than this
+NOISE_STARTS, POINTS = 3, 24  # of the paths: starts from noise, and about how many points of each path
 
 NO_ATTACK = {"attack": None, "attacked_score": None}
 
 Fields = dict[str, Any]
-T = TypeVar("T")
 
 
 class Examination:
@@ -107,12 +109,9 @@ class Examination:
         """The contraction rates at the limits, and the regimes that follow from them."""
         wanted = depends_on_rate(self._run)
         wanted[:FEW] = True
-
-        def measure() -> bool:
+        with self._note_without_gradients("the contraction rate"):
             self._rates.measure(wanted)
-            return True
-
-        self._has_rates = self._with_gradients("the contraction rate", measure, False)
+            self._has_rates = True
         rates, affine = self._rates.radius, None
         if self._run.count(Regime.QUASI_PERIODIC):
             affine = is_affine_along_path(self._model, self._x, self._usual.z, rates)
@@ -120,7 +119,9 @@ class Examination:
         rate = _median(rates)
         with torch.no_grad():
             # Each of two limits has the rounding error of a product and a sum, and the tolerance.
-            apart = _distance_to_limit(2 * self.precision + self._restart_budget.tol, rate)
+            apart = 2 * self.precision + self._restart_budget.tol
+            if rate is not None and rate < 1:  # a contraction with this residual may be farther from its limit
+                apart /= max(1 - rate, UNSURE)
             self._answers.calibrate(self._model.readout(self._usual.z), apart)
         regimes = {regime: n for regime in Regime if (n := found.count(regime))}
         periods = found.period[found.regime == Regime.CYCLE].tolist()
@@ -193,16 +194,17 @@ class Examination:
         x, steps = self._x[: FEW // 2], self._budget.steps
         if steps * self._usual.z[: FEW // 2].numel() > NUMBERS:
             steps = min(steps, UNROLLED)
-
-        def measure() -> float | None:
-            return _median(start_influence(self._model, x, solver=self._solver, budget=Budget(steps), rng=self._rng))
-
-        found = self._with_gradients("the influence of the start", measure, None)
+        found = None
+        with self._note_without_gradients("the influence of the start"):
+            how = {"solver": self._solver, "budget": Budget(steps), "rng": self._rng}
+            found = _median(start_influence(self._model, x, **how))
         return {"start_influence": found, "start_influence_steps": None if found is None else steps}
 
     def attack(self) -> Fields:
         """A short search for starts that lead to other limits."""
-        return self._with_gradients("the attack", self._attack, dict(NO_ATTACK))
+        with self._note_without_gradients("the attack"):
+            return self._attack()
+        return dict(NO_ATTACK)
 
     def _attack(self) -> Fields:
         diverged = self._run.regime == Regime.DIVERGENCE
@@ -241,14 +243,13 @@ class Examination:
             "attacked_score": None if score is None else score[example].double().mean().item(),
         }
 
-    def _with_gradients(self, what: str, measure: Callable[[], T], otherwise: T) -> T:
-        """Measure by backpropagation; if the step has no gradient, add a note and return `otherwise`."""
+    @contextmanager
+    def _note_without_gradients(self, what: str) -> Iterator[None]:
+        """Measure by backpropagation; if the step has no gradient, add a note and continue."""
         try:
-            require_gradients(self._model, self._x[:2], self._usual.z[:2])
-            return measure()
+            yield
         except RuntimeError as error:
             self.notes.append(f"{what.capitalize()} was not measured: {str(error).splitlines()[0]}")
-            return otherwise
 
     def trust(self) -> Fields:
         """How well uncertainties separate wrong from right answers; restarts are those of `alignment`."""
@@ -273,15 +274,23 @@ class Examination:
         return {"trust": trust}
 
     def paths(self) -> Fields:
-        """The paths of the first example from several starts."""
-        limits, steps = self._usual.z[:2].nan_to_num(0, 0, 0), min(self._budget.steps, 4 * UNROLLED)
-        found = solve_paths(self._model, self._x[:1], limits, steps=steps, solver=self._solver, rng=self._rng)
-        return {"paths": found}
-
-
-def _distance_to_limit(residual: float, rate: float | None) -> float:
-    """How far from its limit a contraction with this rate and residual may be; the residual if the rate is unknown."""
-    return residual if rate is None or rate >= 1 else residual / max(1 - rate, UNSURE)
+        """The paths of the first example from its usual start, from another example's limit and from noise."""
+        limits, steps, rng = self._usual.z[:2].nan_to_num(0, 0, 0), min(self._budget.steps, 4 * UNROLLED), self._rng
+        noise = [Noise().initial_states(limits[:1], rng) for _ in range(NOISE_STARTS)]
+        plane = None
+        if limits[0].numel() == 1:  # a state of one number is the first coordinate, and the second is 0
+            plane = Plane(limits.new_zeros(1, 1), limits.new_tensor([[[1.0], [0.0]]]))
+        found = trajectories(
+            self._model,
+            self._x[:1],
+            [None, limits[1:2], *noise],
+            plane=plane,
+            at=[0, *spaced_steps(steps, POINTS)],
+            solver=self._solver,
+            budget=Budget(steps),
+        )
+        starts = ["usual", "another's limit", *["noise"] * len(noise)]
+        return {"paths": SolvePaths(jsonable(found.points[0].tolist()), starts)}
 
 
 def _median(values: Tensor) -> float | None:
