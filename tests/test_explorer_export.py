@@ -53,7 +53,7 @@ def test_it_contains_only_what_was_chosen(exported):
 
 def test_nothing_is_overwritten(exported, runs, capsys):
     assert main(["explore", str(runs), "--export", str(exported), *CHOICE]) == 1
-    assert "not an empty folder" in capsys.readouterr().err
+    assert "is not empty; choose another folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_without_nets_there_is_nothing_to_explore(tmp_path, capsys, monkeypatch)
     assert "is not a folder" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
     assert main(["explore"]) == 1
-    assert "neither a folder results nor a folder runs" in capsys.readouterr().err
+    assert "there is no folder results or runs here" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name the folder of at least one run"),
+        ([], "pass the folder of at least one run"),
         (["nowhere"], "no model in nowhere"),
         (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
         (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),

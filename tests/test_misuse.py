@@ -39,7 +39,7 @@ def test_a_cell_that_returns_something_else():
 
 
 def test_an_injection_of_another_batch_size():
-    with pytest.raises(ValueError, match=r"\(3, 1\).*batch as its first dimension"):
+    with pytest.raises(ValueError, match=r"\(3, 1\).*first dimension of every injected tensor must be the batch"):
         solve(lambda z, u: z, column(0.0), {"u": column(1, 2, 3)}, solver=PLAIN, budget=Budget(5))
 
 
@@ -50,11 +50,11 @@ def test_a_cell_that_closes_over_its_samples():
         solve(lambda z: rate * z + 1, column(0.0, 0.0), solver=PLAIN, budget=Budget(400, 1e-9))
 
 
-def test_a_cell_that_closes_over_many_samples():
+def test_a_cell_that_closes_over_many_rows():
     rate = torch.linspace(0.1, 0.9, 9, dtype=torch.float64)[:, None]
     with pytest.raises(RuntimeError) as caught:
         solve(lambda z: rate * z + 1, torch.zeros_like(rate), solver=PLAIN, budget=Budget(400, 1e-9))
-    assert "pass what differs between samples as injection" in caught.value.__notes__[0]
+    assert "pass everything that differs between rows as injection" in caught.value.__notes__[0]
 
 
 def test_a_cell_that_works_in_place():

@@ -72,7 +72,9 @@ class ZeroState(Restart):
 def derangements(n: int, count: int, rng: torch.Generator) -> list[Tensor]:
     """Return `count` permutations, (n,) each, without fixed points, that give no element the same partner twice."""
     if not 1 <= count < n:
-        raise ValueError(f"{count} restarts need as many other examples, got {n - 1}; use a larger batch")
+        raise ValueError(
+            f"{count} restarts need {count} other examples, but a batch of {n} has {n - 1}; use a larger one"
+        )
     order = torch.randperm(n, generator=rng)
     place = order.argsort()
     shifts = 1 + torch.randperm(n - 1, generator=rng)[:count]
