@@ -59,8 +59,8 @@ def test_nothing_is_overwritten(exported, runs, capsys):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--seeds", "1"], "give --export FOLDER"),
-        (["--host", "0.0.0.0"], "name the one that browsers will use"),
+        (["--seeds", "1"], "add --export FOLDER"),
+        (["--host", "0.0.0.0"], "pass the address that browsers will use"),
         (["--export", "{new}", "--nets", "mazes/none"], "there is no net 'mazes/none'"),
         (["--export", "{new}", "--difficulty", "10", "--nets", "mazes/fast/seed-0"], "odd number"),
         (["--export", "{new}", "--steps", "5000"], "from 1 to 2000"),

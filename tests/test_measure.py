@@ -111,4 +111,4 @@ def test_folders_without_an_evaluation(tmp_path, capsys):
     assert "pass --at DIFFICULTY STEPS" in capsys.readouterr().err
     equilibria.save(EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity()), tmp_path / "own")
     assert main(["measure", str(tmp_path / "own"), "--at", "6", "4"]) == 1
-    assert "made of parts that cannot be described" in capsys.readouterr().err
+    assert "has custom parts" in capsys.readouterr().err

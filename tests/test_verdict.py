@@ -49,7 +49,7 @@ class TestVerdicts:
         report = diagnose(Looped(lambda z, x: 0.5 * z + 1), inputs(), **QUICK)
         assert report.verdict.behaviour == "ignores its input"
         assert report.verdict.path_independent is None
-        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # which means nothing, and that is said
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # not meaningful, which the report says
         assert "not meaningful" in report.verdict.sentences[1]
 
     def test_a_limit_of_zero(self):

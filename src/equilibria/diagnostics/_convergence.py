@@ -128,7 +128,7 @@ def apply_rates(found: Convergence, rate: Tensor | float | None, affine: Tensor 
 
 def depends_on_rate(found: Convergence) -> Tensor:
     """Which regimes `apply_rates` may change: (batch,) bool."""
-    near = found.solution.residual <= FAR * UNSURE  # whatever its rate
+    near = found.solution.residual <= FAR * UNSURE  # at any rate of contraction
     moving = (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
     return _apparently_settled(found, near) | moving
 
