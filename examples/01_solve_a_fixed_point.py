@@ -27,5 +27,5 @@ for solver in (Picard(), Anderson()):
 
 print(
     "\nPlain iteration alternates between two values for a = 1.5, because that fixed point is repelling. Anderson"
-    "\nacceleration finds it, and needs fewer evaluations for the others. Each row stopped independently."
+    "\nacceleration finds it, and needs fewer evaluations for the other rows. Each row stopped independently."
 )

@@ -1,4 +1,4 @@
-"""Train a network whose prediction is a fixed point, with three methods to differentiate it.
+"""Train a network whose prediction is a fixed point, with three methods of differentiation.
 
 The task: given b, find the x with x = A x + b, where A is a fixed matrix. The cell learns A from pairs of b and x.
 """

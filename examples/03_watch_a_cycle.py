@@ -29,4 +29,4 @@ for i in range(len(rate)):
     print(f"rate {rate[i].item():.3f}: {status.name:9} period {period:2}, {int(solution.steps[i]):4} evaluations")
 
 used, without = sum(active_rows), len(rate) * len(active_rows)
-print(f"\n{used} evaluations in total; {without} if no row had left the batch")
+print(f"\n{used} evaluations in total; {without} without removing finished rows from the batch")

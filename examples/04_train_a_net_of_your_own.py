@@ -1,4 +1,4 @@
-"""Train your own net on a task of the paper: describe the net, put it into a recipe, and train step by step.
+"""Train your own net on a task of the paper: define the net, put it into a recipe, and train step by step.
 
 Run: python examples/04_train_a_net_of_your_own.py
 """
@@ -15,7 +15,7 @@ from equilibria.training import Mixed, Optim, Recipe, Trainer, Uniform, measure
 
 
 class Cell(nn.Module):
-    """Each edge independently: z' = tanh(W z + u)."""
+    """z' = tanh(W z + u), for each edge independently."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -50,4 +50,4 @@ while not trainer.done:
 
 for nodes in (10, 30):  # trained on 2 to 10
     found = measure(trainer.model(), recipe.task, nodes, Budget(50, tol=1e-5), examples=100, alignment_examples=20)
-    print(f"{nodes} nodes: error {found.score:.5f} (a constant: {found.constant:.3f}), AA {found.alignment:.4f}")
+    print(f"{nodes} nodes: error {found.score:.5f} (best constant: {found.constant:.3f}), AA {found.alignment:.4f}")

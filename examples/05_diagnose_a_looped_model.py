@@ -1,4 +1,4 @@
-"""Diagnose a looped model from another library: does it settle, will more steps help, which answers can be trusted?"""
+"""Diagnose a looped model that does not use this library: does it settle, and will more steps help?"""
 
 import rich
 import torch
@@ -22,4 +22,4 @@ class Newton(torch.nn.Module):
 x = 0.1 + torch.rand(50, 3, generator=torch.Generator().manual_seed(0))
 diagnosis = equilibria.diagnose(Newton(), x, x.sqrt(), budget=30)
 rich.print(diagnosis)  # path dependent: negative starts lead to the negative root
-# diagnosis.save_html("diagnosis.html") writes the same with figures
+# diagnosis.save_html("diagnosis.html") writes a page with figures

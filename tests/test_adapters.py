@@ -180,7 +180,7 @@ def test_a_deep_thinking_net(norm, training):
 
 
 def test_what_is_not_a_deep_thinking_net_raises():
-    with pytest.raises(TypeError, match="Loop is no deep-thinking net: it has no projection; use from_function"):
+    with pytest.raises(TypeError, match="Loop is not a deep-thinking net: it has no projection; use from_function"):
         from_deep_thinking(Loop(), readout=nn.Identity())
     silent = Thinker()
     silent.forward = lambda x, iters_to_do, interim_thought=None, **_: x
@@ -243,7 +243,7 @@ def test_a_torchdeq_model_that_cannot_be_adapted_raises():
 
     with pytest.raises(TypeError, match="solves for a tuple, but its state must be one tensor"):
         from_torchdeq(Two(), readout=nn.Identity()).equilibrium(inputs(2, 3))
-    with pytest.raises(TypeError, match="Loop holds 0 torchdeq objects"):
+    with pytest.raises(TypeError, match="Loop has 0 torchdeq objects"):
         from_torchdeq(Loop(), readout=nn.Identity())
     lazy = Two()
     lazy.forward = lambda x: x
@@ -267,8 +267,8 @@ def same(x):
         (lambda z, x: z, same, lambda z: z.argmax(1), TypeError, "torch.int64; return the scores of the classes"),
         (lambda z, x: z, same, lambda z: z > 0, TypeError, "torch.bool; return the scores"),
         (lambda z, x: z, same, lambda z: z[:, :0], TypeError, r"\(3, 0\) of torch.float32"),
-        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "alone than in a batch of 3.*through x"),
-        (lambda z, x: z + x.mean(0), same, same, ValueError, "alone than in a batch of 3"),
+        (lambda z, x: z + inputs(3, 4), same, same, ValueError, "a row alone and in a batch of 3.*through x"),
+        (lambda z, x: z + x.mean(0), same, same, ValueError, "a row alone and in a batch of 3"),
         (lambda z, x: z.view(3, 4) + x, same, same, TypeError, "fails for fewer rows than 3"),
     ],
 )

@@ -168,7 +168,7 @@ def test_scores_before_and_under_attack():
     scores = found.scores(answer, task, batch)
     assert scores.usual.tolist() == [1, 1, 1, 1]
     assert scores.attacked.tolist() == [0, 0, 0, 0]
-    with pytest.raises(ValueError, match="4 examples were attacked and the batch has 2"):
+    with pytest.raises(ValueError, match="4 examples were attacked, but the batch has 2"):
         found.scores(answer, task, Batch(batch.x[:2], batch.y[:2], 8))
 
 
@@ -205,7 +205,7 @@ def test_a_map_that_ignores_its_state_can_be_attacked(solver):
     ("wrong", "message"),
     [
         ({"radius": 0.0}, "radius must be > 0"),
-        ({"radius": math.inf}, "omit it to search anywhere"),
+        ({"radius": math.inf}, "omit it to search without a bound"),
         ({"guesses": 0}, "guesses must be an integer >= 1"),
         ({"updates": -1}, "updates must be an integer >= 0"),
         ({"through": 0}, "omit it to unroll the whole budget"),

@@ -107,7 +107,7 @@ def test_path_dependence_shows():
 def test_a_batch_of_one_has_no_other_example():
     model = EquilibriumModel(nn.Identity(), lambda z, u: u, nn.Identity())
     for start in (Swapped(), Noise(), ZeroState()):
-        with pytest.raises(ValueError, match="a batch of 1 has no other example"):
+        with pytest.raises(ValueError, match="the batch has 1; use at least two"):
             alignment_score(model, torch.ones(1, 3), start=start, rng=rng())
 
 

@@ -60,7 +60,7 @@ def test_what_is_not_finite_is_no_answer():
 
 @pytest.mark.parametrize("targets", [torch.zeros(4, 2).long(), torch.zeros(4, 5), torch.zeros(4)])
 def test_targets_that_do_not_fit(targets):
-    with pytest.raises(ValueError, match="do not fit predictions"):
+    with pytest.raises(ValueError, match="do not match predictions"):
         Answers(LOGITS, targets)
 
 
@@ -72,10 +72,10 @@ def test_a_score_of_the_wrong_shape():
 @pytest.mark.parametrize(
     ("prediction", "targets", "words"),
     [
-        (LOGITS, CLASSES + 1, "targets go from 1 to 3 and there are 3 classes, 0..2"),
-        (LOGITS, CLASSES - 1, "targets go from -1 to 1 and there are 3 classes"),
-        (LOGITS[:, :1], torch.tensor([1, -1, 1, 1]), "targets go from -1 to 1, but the sign of a single logit"),
-        (LOGITS[:, 0], torch.tensor([1, 2, 1, 1]), "targets go from 1 to 2, but the sign"),
+        (LOGITS, CLASSES + 1, "targets range from 1 to 3, but there are 3 classes, 0..2"),
+        (LOGITS, CLASSES - 1, "targets range from -1 to 1, but there are 3 classes"),
+        (LOGITS[:, :1], torch.tensor([1, -1, 1, 1]), "targets range from -1 to 1, but a single logit"),
+        (LOGITS[:, 0], torch.tensor([1, 2, 1, 1]), "targets range from 1 to 2, but a single logit"),
     ],
 )
 def test_impossible_labels_raise(prediction, targets, words):

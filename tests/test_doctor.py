@@ -248,8 +248,8 @@ class TestCommand:
             assert main(["diagnose", *words.split()]) != 0
             assert message in capsys.readouterr().err
         assert main(["diagnose", "my_looped_model:case", "--html", str(tmp_path)]) != 0
-        assert "is a folder; name a file in it" in capsys.readouterr().err
+        assert "is a folder; pass a file" in capsys.readouterr().err
         assert main(["diagnose", "my_looped_model:case", "--difficulty", "3"]) != 0
-        assert "--difficulty is for runs" in capsys.readouterr().err
+        assert "--difficulty applies only to runs" in capsys.readouterr().err
         assert main(["diagnose", "my_looped_model:without_targets", "--json", "--steps", "20", "--no-attack"]) == 0
         assert json.loads(capsys.readouterr().out)["score"] is None

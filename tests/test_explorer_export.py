@@ -53,14 +53,14 @@ def test_it_contains_only_what_was_chosen(exported):
 
 def test_nothing_is_overwritten(exported, runs, capsys):
     assert main(["explore", str(runs), "--export", str(exported), *CHOICE]) == 1
-    assert "not an empty folder" in capsys.readouterr().err
+    assert "is not empty; choose another folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--seeds", "1"], "give --export FOLDER"),
-        (["--host", "0.0.0.0"], "name the one that browsers will use"),
+        (["--seeds", "1"], "add --export FOLDER"),
+        (["--host", "0.0.0.0"], "pass the address that browsers will use"),
         (["--export", "{new}", "--nets", "mazes/none"], "there is no net 'mazes/none'"),
         (["--export", "{new}", "--difficulty", "10", "--nets", "mazes/fast/seed-0"], "odd number"),
         (["--export", "{new}", "--steps", "5000"], "from 1 to 2000"),
@@ -80,4 +80,4 @@ def test_without_nets_there_is_nothing_to_explore(tmp_path, capsys, monkeypatch)
     assert "is not a folder" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
     assert main(["explore"]) == 1
-    assert "neither a folder results nor a folder runs" in capsys.readouterr().err
+    assert "there is no folder results or runs here" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name the folder of at least one run"),
+        ([], "pass the folder of at least one run"),
         (["nowhere"], "no model in nowhere"),
         (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
         (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),
@@ -111,4 +111,4 @@ def test_folders_without_an_evaluation(tmp_path, capsys):
     assert "pass --at DIFFICULTY STEPS" in capsys.readouterr().err
     equilibria.save(EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity()), tmp_path / "own")
     assert main(["measure", str(tmp_path / "own"), "--at", "6", "4"]) == 1
-    assert "made of parts that cannot be described" in capsys.readouterr().err
+    assert "has custom parts" in capsys.readouterr().err

@@ -103,10 +103,10 @@ def test_untrained_raises_if_weights_cannot_be_reset():
 
 @pytest.mark.parametrize("x", [X[:1], X[:1].expand(4, 6)])
 def test_inputs_that_do_not_differ(x):
-    with pytest.raises(ValueError, match="at least two that differ"):
+    with pytest.raises(ValueError, match="at least two different ones"):
         sensitivity(of(lambda z, u: u), x, rng=rng())
 
 
 def test_misuse():
-    with pytest.raises(ValueError, match="one start has no spread"):
+    with pytest.raises(ValueError, match="the spread over starts needs at least two"):
         share(lambda z, u: u, starts=1)

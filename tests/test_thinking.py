@@ -231,7 +231,7 @@ def test_why_continues_status():
     [
         ({"every": 0}, "every must be an integer >= 1"),
         ({"deadline": -1.0}, "deadline must be >= 0 seconds"),
-        ({"restarts": 2}, "restarts need a random generator"),
+        ({"restarts": 2}, "pass rng=torch.Generator"),
     ],
 )
 def test_misuse_raises_at_the_call(options, message):

@@ -49,8 +49,8 @@ class TestVerdicts:
         report = diagnose(Looped(lambda z, x: 0.5 * z + 1), inputs(), **QUICK)
         assert report.verdict.behaviour == "ignores its input"
         assert report.verdict.path_independent is None
-        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # which means nothing, and that is said
-        assert "means nothing" in report.verdict.sentences[1]
+        assert report.alignment[0].cosine == pytest.approx(1, abs=1e-5)  # not meaningful, which the report says
+        assert "not meaningful" in report.verdict.sentences[1]
 
     def test_a_limit_of_zero(self):
         """A map that forgets ends there from anywhere; one with a saddle there only from its usual start."""
@@ -115,7 +115,7 @@ class TestVerdicts:
         verdict = diagnose(slow, inputs(), **QUICK).verdict
         assert (verdict.behaviour, verdict.more_steps) == ("not settled within the budget", "may help")
         assert verdict.enough_steps == 1
-        assert "not changed since step 1, but the state still moves" in verdict.sentences[2]
+        assert "not changed since step 1, but the state still changes" in verdict.sentences[2]
 
     def test_only_the_answer_may_be_path_independent(self):
         """Three numbers settle and are read; three stay what they were at the start."""

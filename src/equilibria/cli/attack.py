@@ -37,7 +37,7 @@ class AttackResult:
     attacked_alignment: float  # AA under attack
     score: float
     attacked_score: float
-    diverged: int  # attacked starts that diverged; they do not count in `attacked_alignment`
+    diverged: int  # attacked starts that diverged; `attacked_alignment` excludes them
     alignment_diverged: int  # the same for `alignment`
 
 
@@ -45,26 +45,26 @@ class AttackResult:
 class AttackCommand:
     """Search for initial states that lead a trained net to other limits, and show their effect on its answers.
 
-    The search runs L-BFGS on the initial state of each example, by backpropagation through the solve (the paper's
-    stress test of path independence). A path-independent net keeps its AA score and its answers.
+    The search optimises the initial state of each example with L-BFGS, by backpropagation through the solve (the
+    paper's stress test). The AA score and the answers of a path-independent net do not change.
     """
 
     run_folder: tyro.conf.Positional[Path]
     """Folder of a finished run, for example results/prefix_sum/fast/seed-0."""
     difficulty: float | None = None
-    """Difficulty of the instances. Defaults to the first that the recipe evaluates."""
+    """Difficulty of the instances. Defaults to the first difficulty that the recipe evaluates."""
     steps: int = 0
-    """Steps of a solve. 0 takes the steps of the recipe's evaluation at that difficulty."""
+    """Steps per solve. 0 uses the steps of the recipe's evaluation at that difficulty."""
     examples: int = 100
     """Instances to attack. The paper attacks 500."""
     guesses: int = 3
-    """Searches per instance, each from another initial state."""
+    """Searches per instance, each from a different initial state."""
     updates: int = 50
-    """The most L-BFGS updates of each search."""
+    """Maximum number of L-BFGS updates per search."""
     radius: float | None = None
     """Search only within this distance of the usual initial state. Defaults to no bound."""
     through: int = 0
-    """Unroll only this many steps in the search, to save time and memory; 0 unrolls all. Scored on the full solve."""
+    """Unroll only this many steps in the search, to save time and memory. 0 unrolls all. Scores use the full solve."""
     seed: int = 0
     """Seed of the initial states of the searches."""
     threads: int = 0
@@ -79,7 +79,7 @@ class AttackCommand:
             raise ValueError(f"{run.folder} is not the folder of a run: it has no recipe.json")
         if self.examples < 2:
             raise ValueError(
-                f"--examples must be at least 2, got {self.examples}; searches begin from other examples' limits"
+                f"--examples must be at least 2, got {self.examples}; searches start from the limits of other examples"
             )
         difficulty, steps = self._point(run)
         task = run.recipe.task.held_out()
@@ -104,7 +104,7 @@ class AttackCommand:
             difficulty = run.recipe.evaluation.at[0][0]
         difficulty = int(difficulty) if float(difficulty).is_integer() else difficulty
         if not self.steps and difficulty not in known:
-            raise ValueError(f"the recipe has no number of steps for difficulty {difficulty}; pass --steps")
+            raise ValueError(f"the recipe does not evaluate difficulty {difficulty}; pass --steps")
         return difficulty, self.steps or known[difficulty]
 
     def _attack_batch(self, model: EquilibriumModel, task: Task, batch: Batch, budget: Budget) -> AttackResult:

@@ -33,18 +33,18 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class DiagnoseCommand:
-    """Diagnose a looped model: does it settle, does its start matter, will more steps help, which answers to trust.
+    """Diagnose a looped model: whether it settles, whether its start matters, and whether more steps will help.
 
-    WHAT is the folder of a run, or `module:object` for a model of your own. The object, or what it returns when called,
-    is (model, inputs) or (model, inputs, targets).
+    Pass the folder of a run, or `module:object` for your own model. The object must be, or return when called,
+    (model, inputs) or (model, inputs, targets).
     """
 
     what: tyro.conf.Positional[str]
     """Folder of a run, or module:object."""
     difficulty: float | None = None
-    """Difficulty of the run's task. Defaults to the first that the recipe evaluates."""
+    """Difficulty of the instances of a run. Defaults to the first difficulty that the recipe evaluates."""
     steps: int = 0
-    """Steps of every solve. 0 takes the steps of the recipe's evaluation at that difficulty, or 200."""
+    """Steps per solve. 0 uses the steps of the recipe's evaluation at that difficulty, or 200."""
     examples: int = 64
     """Number of inputs."""
     restarts: int = 5
@@ -61,7 +61,7 @@ class DiagnoseCommand:
     def run(self) -> int:
         use_threads(self.threads)
         if self.html and self.html.is_dir():
-            raise ValueError(f"--html {self.html} is a folder; name a file in it, such as {self.html / 'report.html'}")
+            raise ValueError(f"--html {self.html} is a folder; pass a file, such as {self.html / 'report.html'}")
         console = Console(stderr=self.json)
         case, steps = self._case()
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
@@ -96,7 +96,7 @@ class DiagnoseCommand:
         if not (module and colon and name):
             raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
         if self.difficulty is not None:
-            raise ValueError(f"--difficulty is for runs, whose task makes the inputs; {self.what} has its own inputs")
+            raise ValueError(f"--difficulty applies only to runs; {self.what} has its own inputs")
         return self._object_case(module, name), self.steps or 200
 
     def _run_case(self, run: Run) -> tuple[Case, int]:
@@ -126,7 +126,7 @@ class DiagnoseCommand:
             raise ValueError(f"cannot find {module}:{name}: {error}") from error
         if isinstance(thing, nn.Module) or hasattr(thing, "step"):
             raise ValueError(
-                f"{module}:{name} is a model without inputs; name a tuple (model, inputs) or (model, inputs, "
+                f"{module}:{name} is a model without inputs; pass a tuple (model, inputs) or (model, inputs, "
                 "targets), or a function that returns one"
             )
         case = thing() if callable(thing) else thing

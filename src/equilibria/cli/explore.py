@@ -14,13 +14,13 @@ from equilibria.cli.options import Flag
 class Explore:
     """Open a page in the browser that shows two nets side by side, on an input that you can edit.
 
-    RUNS are folders of trained nets, or folders of such folders. Defaults to `results` and `runs`, if they exist.
+    The nets are searched in the given folders and their subfolders.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Folders of runs."""
+    """Folders with trained nets. Defaults to `results` and `runs`, if they exist."""
     port: int = 0
-    """Port to listen on. Defaults to the first free one from 8420."""
+    """Port to listen on. Defaults to the first free port from 8420."""
     host: str = "127.0.0.1"
     """Address to listen on. At 127.0.0.1, only this machine can open the page."""
     no_browser: Flag = False
@@ -28,11 +28,11 @@ class Explore:
     export: Path | None = None
     """Write the page with recorded solves into this folder, as static files for any web host, instead of serving it."""
     nets: tuple[str, ...] = ()
-    """With --export: nets to record, as folders relative to RUNS. Defaults to those with the highest and lowest AA."""
+    """With --export: nets to record, as paths in these folders. Defaults to those with the highest and lowest AA."""
     difficulty: float | None = None
-    """With --export: difficulty of the inputs. Defaults to the one that the page opens with."""
+    """With --export: difficulty of the inputs. Defaults to the difficulty that the page opens with."""
     seeds: tuple[int, ...] = ()
-    """With --export: seeds of the inputs. Defaults to the one that the page opens with."""
+    """With --export: seeds of the inputs. Defaults to the seed that the page opens with."""
     starts: tuple[Literal["usual", "zeros", "noise", "other", "attack"], ...] = ("usual", "noise")
     """With --export: starts of the solves."""
     solvers: tuple[Literal["picard", "anderson", "broyden"], ...] = ("picard",)
@@ -45,7 +45,7 @@ class Explore:
         explorer = _explorer()
         roots = list(self.runs) or explorer.default_roots()
         if not roots:
-            raise ValueError("there is neither a folder results nor a folder runs here; name a folder of trained nets")
+            raise ValueError("there is no folder results or runs here; pass a folder of trained nets")
         if self.export is not None:
             choice = explorer.ExportChoice(
                 self.nets, self.difficulty, self.seeds, self.starts, self.solvers, self.steps or None
@@ -55,9 +55,9 @@ class Explore:
             return 0
         wrong = [name for name in _EXPORT_ONLY if getattr(self, name) != getattr(Explore, name)]
         if wrong:
-            raise ValueError(f"--{wrong[0]} chooses what to record; give --export FOLDER with it")
+            raise ValueError(f"--{wrong[0]} applies only to --export; add --export FOLDER")
         if self.host in ("0.0.0.0", "::"):
-            raise ValueError(f"--host {self.host} means every address; name the one that browsers will use")
+            raise ValueError(f"--host {self.host} means every address; pass the address that browsers will use")
         explorer.serve(roots, host=self.host, port=self.port, on_ready=self._announce)
         return 0
 

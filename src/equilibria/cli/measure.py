@@ -40,7 +40,7 @@ class Point:
     difficulty: Any
     steps: int
     examples: int
-    settled: int  # examples that reached a fixed point or a cycle; AA says less about the others
+    settled: int  # examples that reached a fixed point or a cycle; for unsettled examples AA is less informative
     score: float  # mean; AA alone says nothing about accuracy
     alignments: list[Alignment]  # one per kind of restart
 
@@ -53,7 +53,7 @@ class Point:
 class MeasureCommand:
     """Measure whether nets reach the same limit from every start: the AA score and related measures.
 
-    Restarts begin from the limits of other examples, from noise, and from zero unless that is the usual start.
+    Restarts start from the limits of other examples, from noise, and from zero unless zero is the usual start.
     Intervals are bootstrapped over examples. Solves that diverge are counted and excluded from the means.
     """
 
@@ -62,15 +62,15 @@ class MeasureCommand:
     at: tuple[tuple[float, int], ...] = ()
     """Pairs of a difficulty and a number of steps. Defaults to those of the recipe's evaluation."""
     examples: int = 0
-    """Instances of each difficulty. 0 takes the number of the recipe's evaluation."""
+    """Instances of each difficulty. 0 uses the number of the recipe's evaluation."""
     restarts: int = 10
     """Restarts of each kind per example."""
     noise: tuple[float, ...] = (0.1, 1.0, 10.0)
     """Scales of the noise, relative to the usual limit of each example."""
     solver: Literal["picard", "anderson", "broyden"] | None = None
-    """Solver to use. Defaults to the one of the net."""
+    """Solver to use. Defaults to the solver of the net."""
     tol: float | None = None
-    """Relative residual at which examples stop. Defaults to the recipe's."""
+    """Relative residual at which examples stop. Defaults to the tolerance of the recipe."""
     level: float = 0.95
     """Level of the intervals."""
     seed: int = SEED
@@ -82,7 +82,7 @@ class MeasureCommand:
 
     def run(self) -> int:
         if not self.runs:
-            raise ValueError("name the folder of at least one run; `equilibria list runs` shows them")
+            raise ValueError("pass the folder of at least one run; `equilibria list runs` shows them")
         bootstrap(torch.ones(1), level=self.level)  # raises early if the level is impossible
         noise = [Noise(scale) for scale in self.noise]
         use_threads(self.threads)
@@ -109,8 +109,8 @@ class MeasureCommand:
         examples = self.examples or evaluation.examples
         if not 1 <= self.restarts < examples:
             raise ValueError(
-                f"--restarts must be between 1 and {examples - 1}, got {self.restarts}: the restarts of an example "
-                "begin from different other examples; change --restarts or --examples"
+                f"--restarts must be between 1 and {examples - 1}, got {self.restarts}: each restart needs another "
+                "example; change --restarts or --examples"
             )
         tol = evaluation.tol if self.tol is None else self.tol
         device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""Measure what a model does in the long run: alignment, convergence, attacks, uncertainty, and `diagnose` for all."""
+"""Measure the long-run behaviour of a model: alignment, convergence, attacks and uncertainty. `diagnose` runs all."""
 
 from equilibria.core.similarity import Agreement
 from equilibria.diagnostics._contraction import Contraction, contraction, start_influence

@@ -30,7 +30,7 @@ LINE, CIRCLE = 2.0, 1.0  # how much farther a steady walk gets in twice the time
 class Regime(IntEnum):
     """The long-run behaviour of an example."""
 
-    NOT_SETTLED = 0  # the budget is too short to tell
+    NOT_SETTLED = 0  # the budget is too short to classify it
     FIXED_POINT = 1
     CYCLE = 2  # of `Convergence.period`
     QUASI_PERIODIC = 3  # bounded without a period up to 16; includes chaos and longer cycles
@@ -65,11 +65,11 @@ def convergence(
 ) -> Convergence:
     """Classify the long-run behaviour of each example at the end of its budget.
 
-    A residual of at most `tol` (or the budget's tolerance) is a fixed point; a state that recurs is a cycle. Other
-    examples are classified by the second half of the solve. If the steps still become shorter, the example is not
-    settled. Otherwise its largest distance from the state at half time is compared for the second half and for the
-    half of that: equal distances mean quasi-periodic, twice the distance means drift. If the steps become longer
-    meanwhile, the example diverges if it grows by orders of magnitude; otherwise it is not settled, because it may be
+    A residual of at most `tol` (or the tolerance of the budget) means a fixed point, a recurring state a cycle. All
+    other examples are classified by the second half of the solve. If the steps still become shorter, the example is not
+    settled. Otherwise its largest distance from the middle state is computed for the second half and for the third
+    quarter: equal distances mean quasi-periodic, twice the distance means drift. If the steps become longer, the
+    example diverges if it grows by orders of magnitude. If it does not, it is not settled, because it may be
     leaving a saddle for a limit.
 
     Collapse is the only regime that depends on the batch: all fixed points are equal up to ten times their residuals.
@@ -79,7 +79,7 @@ def convergence(
         z0: initial states. Defaults to the usual start.
     """
     if not tol > 0:
-        raise ValueError(f"tol must be > 0, got {tol!r}; it is the residual that counts as a fixed point")
+        raise ValueError(f"tol must be > 0, got {tol!r}; a residual of at most tol counts as a fixed point")
     looped = measurable(model)
     budget = budget or looped.budget
     tail = _Tail(len(x), budget.steps)
@@ -103,12 +103,12 @@ def convergence(
 def apply_rates(found: Convergence, rate: Tensor | float | None, affine: Tensor | None = None) -> Convergence:
     """Correct the regimes that contradict measured contraction rates.
 
-    At rate rho, a relative residual r is a distance of r / (1 - rho) to the limit. If that is large, a slow contraction
-    has not settled. A contraction does not drift, and is not quasi-periodic if its rate is the same everywhere. Where
-    no rate is known, the decay of the residuals is used.
+    At rate rho, a relative residual r corresponds to a distance of r / (1 - rho) from the limit. If this distance is
+    large, a slow contraction has not settled. A contraction does not drift, and is not quasi-periodic if its rate is
+    the same everywhere. Where the rate is unknown, the decay of the residuals is used.
 
     Args:
-        rate: of each example, (batch,), NaN where unknown; or one for all.
+        rate: the rate of each example, (batch,), NaN where unknown; or one rate for all examples.
         affine: which examples have the same rate along their path, (batch,) bool. Defaults to none.
     """
     solution, residuals = found.solution, found.residuals
@@ -128,7 +128,7 @@ def apply_rates(found: Convergence, rate: Tensor | float | None, affine: Tensor 
 
 def depends_on_rate(found: Convergence) -> Tensor:
     """Which regimes `apply_rates` may change: (batch,) bool."""
-    near = found.solution.residual <= FAR * UNSURE  # whatever its rate
+    near = found.solution.residual <= FAR * UNSURE  # at any rate of contraction
     moving = (found.regime == Regime.DRIFT) | (found.regime == Regime.QUASI_PERIODIC)
     return _apparently_settled(found, near) | moving
 
@@ -180,7 +180,7 @@ def limit_distance(
 
 
 class _Tail:
-    """Records the second half of a solve: step lengths, and distances from the state at half time."""
+    """Records the second half of a solve: step lengths, and distances from the middle state."""
 
     def __init__(self, batch: int, steps: int) -> None:
         self._begin, self._batch = steps - steps // 2, batch

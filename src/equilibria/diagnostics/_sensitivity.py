@@ -1,4 +1,4 @@
-"""Does the limit depend on the input, on the start, or on neither?"""
+"""How much the limit depends on the input and on the start."""
 
 import copy
 import math
@@ -48,15 +48,15 @@ def sensitivity(
     about an input. Compare with `sensitivity(untrained(model), x, ...)`: a random net depends on its input as well.
 
     Args:
-        tol: differences below this share of the limits' size count as zero. Defaults to the rounding error, so that a
-            large part that all limits have in common hides nothing.
-        usual: the solve from the usual start, if you have it already.
+        tol: differences below this share of the limits' size count as zero. Defaults to the rounding error, so that
+            small differences count even if all limits have a large part in common.
+        usual: the solution from the usual start. Computed if omitted.
         rng: Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
-    require_whole("starts", starts, least=2, why="one start has no spread")
+    require_whole("starts", starts, least=2, why="the spread over starts needs at least two")
     if all_equal(x):
-        raise ValueError("sensitivity compares different inputs; use a batch with at least two that differ")
+        raise ValueError("sensitivity compares inputs, but all inputs are equal; use at least two different ones")
     rng = rng or torch.Generator().manual_seed(0)
     usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
     size = usual.z[usual.status != Status.DIVERGED].square().mean().sqrt().item()
@@ -93,10 +93,10 @@ def _split(limits: Tensor, tol: float, *, diverged: int) -> Sensitivity:
 
 
 def untrained(model: EquilibriumModel, *, rng: torch.Generator | None = None) -> EquilibriumModel:
-    """Build the same net with new random weights, to see what training contributes.
+    """Build the same net with new random weights, to compare it with the trained one.
 
     A net of this library is built from its blueprint. In any other model, `reset_parameters()` is called on every
-    layer with parameters; a layer without that method raises.
+    layer with parameters. A layer without this method raises an error.
 
     Args:
         rng: Defaults to a generator seeded with 0.

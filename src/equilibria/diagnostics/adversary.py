@@ -1,4 +1,4 @@
-"""Adversarial starts: is there an initial state that leads to another limit?"""
+"""Adversarial starts: search for initial states that lead to another limit."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,29 +32,29 @@ class AttackedScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Attack:
-    """The start of each example, of all that were tried, whose limit is farthest from the usual one."""
+    """The start of each example, among those tried, whose limit is farthest from the usual limit."""
 
     start: Tensor  # (batch, *state)
     limit: Tensor  # (batch, *state) reached from `start` within the whole budget
     usual: Tensor  # (batch, *state) reached from the usual start
     cosine: Tensor  # (batch,) between the two; NaN where the usual solve, or every attacked one, diverged
     guessed: Tensor  # (batch,) the lowest cosine of the first guesses, before any search
-    diverged: Tensor  # (batch,) how many of the starts diverged; they do not count in `cosine`
+    diverged: Tensor  # (batch,) the number of starts that diverged; `cosine` excludes them
     tried: int  # starts per example: each guess before and after the search
 
     @property
     def alignment(self) -> float:
-        """The attacked AA score: the mean cosine over the examples that have one; see `diverged` for the others."""
+        """The AA score under attack: the mean cosine over the examples that have one."""
         return self.cosine.double().nanmean().item()
 
     def scores(self, model: EquilibriumModel, task: Task, batch: Batch) -> AttackedScores:
         """Score each example's answer from its usual start and from the attacked one.
 
-        An example whose every attacked start diverged has no answer and gets the worst score.
+        An example has no answer if all its attacked starts diverged. It then gets the worst score.
         """
         if len(batch.x) != len(self.cosine):
             raise ValueError(
-                f"{len(self.cosine)} examples were attacked and the batch has {len(batch.x)}; pass the batch that "
+                f"{len(self.cosine)} examples were attacked, but the batch has {len(batch.x)}; pass the batch that "
                 "was attacked"
             )
         with torch.no_grad():
@@ -76,16 +76,16 @@ def attack(
     through: int | None = None,
     rng: torch.Generator | None = None,
 ) -> Attack:
-    """Search for initial states that minimise the cosine to the usual limit, by L-BFGS (paper, App. C).
+    """Search for initial states that minimise the cosine to the usual limit, with L-BFGS (paper, App. C).
 
-    The gradient is that of the unrolled solve. Examples do not influence each other, except that their limits serve as
-    first guesses.
+    Gradients are computed through the unrolled solve. Examples do not influence each other, except that their limits
+    serve as first guesses.
 
     Args:
         model: an `EquilibriumModel`, or anything that `as_model` accepts.
         guesses: the number of first guesses, alternately another example's limit and standard normal noise; or the
             guesses themselves, (batch, *state) each.
-        updates: the most L-BFGS updates from each guess.
+        updates: the maximum number of L-BFGS updates from each guess.
         radius: search only starts within this Euclidean distance of the usual one, z0 + d / sqrt(1 + |d|^2 / radius^2)
             for any d. Defaults to no bound.
         through: unroll only this many steps in the search, which takes less memory and time. Starts are always scored
@@ -97,7 +97,7 @@ def attack(
     rng = rng or torch.Generator().manual_seed(0)
     require_whole("updates", updates, least=0, why="0 only tries the first guesses")
     if radius is not None and not 0 < radius < math.inf:
-        raise ValueError(f"radius must be > 0 and finite, got {radius!r}; omit it to search anywhere")
+        raise ValueError(f"radius must be > 0 and finite, got {radius!r}; omit it to search without a bound")
     if through is not None:
         require_whole("through", through, least=1, why="omit it to unroll the whole budget")
     usual = looped.equilibrium(x, solver=solver, budget=budget, trace=False)
@@ -156,7 +156,7 @@ def _first_guesses(guesses: int | Sequence[Tensor], usual: Solution, rng: torch.
         limits = (state[partner.to(state.device)].nan_to_num(0, 0, 0) for partner in partners)  # some may have diverged
         return [next(noise) if i % 2 or i // 2 >= len(partners) else next(limits) for i in range(guesses)]
     if not guesses:
-        raise ValueError("an attack needs a first guess; pass at least one, or their number")
+        raise ValueError("the list of guesses is empty; pass at least one guess, or the number of guesses")
     for guess in guesses:
         if guess.shape != state.shape:
             shapes = f"{tuple(guess.shape)} and the state {tuple(state.shape)}"

@@ -1,4 +1,4 @@
-"""Asymptotic alignment: do restarts of an example reach the same limit?"""
+"""Asymptotic alignment: whether restarts of an example reach the same limit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ NUMBERS_AT_ONCE = 2**19  # numbers in the states that are solved together; large
 class Alignment:
     """How well the limits of restarts agree with the usual limit, per example.
 
-    Numbers are means over the restarts that did not diverge, and NaN for an example without any.
+    Numbers are means over the restarts that did not diverge, and NaN for an example whose restarts all diverged.
     """
 
     start: Restart
@@ -35,7 +35,7 @@ class Alignment:
     usual: Solution  # the solve from the usual start
     same_answer: Tensor | None  # (batch,) share of restarts with the same answer; None without `same_answer`
     residual: Tensor  # (batch,) mean relative residual at the end of the restarts
-    unsettled: Tensor  # (batch,) how many of the restarts and the usual solve are unsettled at the end of the budget
+    unsettled: Tensor  # (batch,) the number of unsettled solves, including the usual one
 
     @property
     def score(self) -> Tensor:
@@ -67,13 +67,14 @@ def alignment_score(
     Args:
         model: an `EquilibriumModel`, or anything that `as_model` accepts.
         start: initial states of the restarts: `Swapped()`, `Noise(scale)` or `ZeroState()`.
-        usual: the solve from the usual start with the same solver, if you have it already.
-        same_answer: tells for two batches of predictions, (rows, ...), which are the same answer: (rows,) bool.
+        usual: the solution from the usual start with the same solver. Computed if omitted.
+        same_answer: compares two batches of predictions, (rows, ...), and returns which rows have the same answer,
+            (rows,) bool.
         rng: Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
     if len(x) < 2:
-        raise ValueError(f"a batch of {len(x)} has no other example to compare with; use at least two")
+        raise ValueError(f"alignment compares examples, but the batch has {len(x)}; use at least two")
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
     rng = rng or torch.Generator().manual_seed(0)
     sources = start.sources(len(x), restarts, rng)  # (restarts, batch)

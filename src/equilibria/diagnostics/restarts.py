@@ -1,4 +1,4 @@
-"""The initial states of restarts. To add a kind: a `Restart`."""
+"""The initial states of restarts. To add a kind, define a `Restart`."""
 
 import math
 from abc import ABC, abstractmethod
@@ -57,7 +57,7 @@ class Noise(Restart):
 
 @dataclass(frozen=True)
 class ZeroState(Restart):
-    """Start from zero, once per example. Measures nothing for a model whose usual start is zero."""
+    """Start from zero, once per example. Has no effect for a model whose usual start is zero."""
 
     def __str__(self) -> str:
         return "zeros"
@@ -72,7 +72,9 @@ class ZeroState(Restart):
 def derangements(n: int, count: int, rng: torch.Generator) -> list[Tensor]:
     """Return `count` permutations, (n,) each, without fixed points, that give no element the same partner twice."""
     if not 1 <= count < n:
-        raise ValueError(f"{count} other examples are needed, but a batch of {n} has {n - 1}; use a larger batch")
+        raise ValueError(
+            f"{count} restarts need {count} other examples, but a batch of {n} has {n - 1}; use a larger one"
+        )
     order = torch.randperm(n, generator=rng)
     place = order.argsort()
     shifts = 1 + torch.randperm(n - 1, generator=rng)[:count]

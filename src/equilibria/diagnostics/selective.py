@@ -1,4 +1,4 @@
-"""Selective prediction: how the error falls when uncertain answers are withheld, and where to set the threshold.
+"""Selective prediction: how the error decreases when uncertain answers are withheld, and how to set the threshold.
 
 Every function takes `uncertainty`, (n,), which ranks the answers, and `wrong`, (n,). An answer is accepted if its
 uncertainty is at most a threshold, as in `model.predict(x, threshold=threshold)`.
@@ -55,8 +55,8 @@ def threshold_for_overall_error(uncertainty: Tensor, wrong: Tensor, *, rate: flo
 
     Conformal risk control (Angelopoulos et al., 2022): the largest threshold at which
     (number accepted and wrong + 1) / (n + 1) <= rate. The guarantee holds for every n, on average over calibration sets
-    and new examples, which must be exchangeable. It bounds the errors among all questions, answered or not. It does not
-    bound the share of errors among the accepted answers.
+    and new examples, which must be exchangeable. It bounds the share of errors among all examples, not among the
+    accepted answers.
     """
     uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
     require_probability("rate", rate, "for example rate=0.1")
@@ -87,8 +87,8 @@ def threshold_for_accepted_error(
         candidates: the number of ranks of the calibration set to test, each at a level of
             (1 - confidence) / candidates. The largest threshold that passes is returned.
         thresholds: thresholds to test instead, chosen without this calibration set, the safest first. They are tested
-            in this order at the full level until one fails; the last that passes is returned. Better when there are
-            many ties, because a rank never lies just above them.
+            in this order at the full level until one fails; the last that passes is returned. Better if there are
+            many ties.
     """
     from scipy.stats import binom  # imported here because it is slow
 

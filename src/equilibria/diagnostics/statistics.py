@@ -13,11 +13,11 @@ from torch import Tensor
 
 from equilibria.core.budget import require_whole
 
-AT_ONCE = 2**22  # numbers in one block of bootstrap samples
+AT_ONCE = 2**22  # numbers in one block of bootstrap resamples
 
 
 class Estimate(NamedTuple):
-    """A number measured on a sample, with its interval."""
+    """A measured number with its interval."""
 
     value: float
     low: float
@@ -42,8 +42,8 @@ def bootstrap(
         min_units: with fewer units, the estimate has a value and no interval (NaN).
         rng: Defaults to a generator seeded with 0, so that the same units always get the same interval.
     """
-    require_probability("level", level, "0.95 is usual")
-    require_whole("resamples", resamples, least=1, why="1000 are plenty")
+    require_probability("level", level, "for example level=0.95")
+    require_whole("resamples", resamples, least=1, why="1000 are sufficient")
     table = _as_table(units)  # (units, columns)
     statistic = statistic or (lambda rows: rows[..., 0].mean(-1))
     n = len(table)
@@ -78,7 +78,7 @@ def auroc(
         rng: Defaults to a generator seeded with 0.
     """
     uncertainty, wrong = require_ranking(uncertainty, wrong, binary=True)
-    require_probability("level", level, "0.95 is usual")
+    require_probability("level", level, "for example level=0.95")
     values, place = uncertainty.unique(return_inverse=True)
     counts = [place[wrong == side].bincount(minlength=len(values)).double().numpy() for side in (1, 0)]
     if not all(side.sum() for side in counts):
@@ -101,7 +101,7 @@ def grouped_auroc(
     """The AUROC of examples that belong to groups, with an interval that resamples groups instead of examples.
 
     Args:
-        positive: (groups, scores), how many positive examples have each score, in increasing order of scores.
+        positive: (groups, scores), the number of positive examples with each score, in increasing order of scores.
         negative: the same for negative examples.
         min_units: NaN if there are fewer groups, positive examples or negative examples.
         rng: Defaults to a generator seeded with 0.
@@ -144,7 +144,7 @@ def require_ranking(uncertainty: Tensor, wrong: Tensor, *, binary: bool = False)
     if bool(uncertainty.isnan().any()):
         raise ValueError("an uncertainty is NaN; use infinity for an answer that must never be accepted")
     if binary and bool(((wrong != 0) & (wrong != 1)).any()):
-        raise ValueError("wrong must be 0 or 1 (or bool) for each example; decide first what counts as wrong")
+        raise ValueError("wrong must be 0 or 1 (or bool) for each example; apply a threshold to the errors first")
     return uncertainty.detach().cpu().double(), wrong.detach().cpu().double()
 
 

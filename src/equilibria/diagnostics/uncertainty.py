@@ -1,4 +1,4 @@
-"""How uncertain an answer is, without labels. To add a measure: an `Uncertainty`, and a line in UNCERTAINTIES."""
+"""The uncertainty of answers, without labels. To add one, define an `Uncertainty` and add it to `UNCERTAINTIES`."""
 
 import copy
 import math
@@ -31,7 +31,7 @@ class Uncertainty(ABC):
         """Return the uncertainty of each answer, (batch,) float64; infinite where a solve diverged.
 
         Args:
-            output: the model's output for `x` with the same solver and budget, if you have it already.
+            output: the output of the model for `x` with the same solver and budget. Computed if omitted.
         """
         model = copy.copy(model)
         model.solver, model.budget = solver or model.solver, budget or model.budget
@@ -49,9 +49,9 @@ class Uncertainty(ABC):
 
 @dataclass(frozen=True)
 class Residual(Uncertainty):
-    """The relative residual |f(z) - z| / |f(z)|. Needs no further solve.
+    """The relative residual |f(z) - z| / |f(z)|. Needs no additional solve.
 
-    Under a budget with a tolerance it says little, because all converged rows have a similar residual.
+    With a tolerance it is less informative, because all converged rows have a similar residual.
     """
 
     def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
@@ -73,10 +73,10 @@ class Indecision(Uncertainty):
 
 @dataclass(frozen=True)
 class Misalignment(Uncertainty):
-    """1 - the AA score: do restarts from other examples' limits reach another limit?
+    """1 - the AA score: how much the limits of restarts from other examples' limits differ from the usual limit.
 
-    The other examples come from the batch, which needs more than `restarts` rows. Calibrate on batches like those in
-    use. Restarts that diverge do not count, as in `alignment_score`.
+    The other examples come from the batch, which needs more than `restarts` rows. Calibrate thresholds on batches like
+    those that you will predict on. Restarts that diverge are excluded, as in `alignment_score`.
     """
 
     restarts: int = 10
@@ -89,7 +89,7 @@ class Misalignment(Uncertainty):
 
 @dataclass(frozen=True)
 class Disagreement(Uncertainty):
-    """The share of positions at which restarts from noise give another class, averaged over `restarts`.
+    """The share of positions at which restarts from noise give a different class, averaged over `restarts`.
 
     Classes are in dimension 1. With `regression`, it is the relative distance |other - answer| / |answer| instead.
     The initial states are `scale` times standard normal noise.

@@ -1,4 +1,4 @@
-"""Watch a network solve, in the browser: a page, and the small server behind it."""
+"""A web page that shows nets while they solve, and its server."""
 
 from equilibria.explorer._export import ExportChoice, export
 from equilibria.explorer.catalogue import default_roots

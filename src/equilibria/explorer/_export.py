@@ -1,4 +1,4 @@
-"""The page as static files with recorded solves: for any web host, or opened from a disk."""
+"""Export the page as static files with recorded solves, for any web host or to open from disk."""
 
 import base64
 import gzip
@@ -44,7 +44,7 @@ def export(
 ) -> None:
     """Record the chosen solves and write the page into `folder`, which must be empty or not exist."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is not an empty folder; choose another one")
+        raise FileExistsError(f"{folder} is not empty; choose another folder")
     torch.set_num_threads(1)  # as in the server: states are small
     catalogue = Catalogue(roots)
     try:
@@ -124,7 +124,7 @@ def _write_page(folder: Path, index: dict[str, Any]) -> None:
 
 
 def _modules() -> dict[str, str]:
-    """The page's modules as data addresses: browsers load no module from a disk."""
+    """The modules of the page as data addresses, because browsers do not load modules from disk."""
     found = {}
     for path in sorted(PAGE.rglob("*.js")):
         name = f"explorer/{path.relative_to(PAGE).as_posix()}"

@@ -1,4 +1,4 @@
-"""The nets that a page can open: those in the folders that the server was started with, and no others."""
+"""The nets that a page can open: only those in the folders that the server was started with."""
 
 import json
 import math
@@ -55,7 +55,7 @@ class Catalogue:
     def __init__(self, roots: Sequence[Path]) -> None:
         for root in roots:
             if not root.is_dir():
-                raise FileNotFoundError(f"{root} is not a folder; name a folder of runs, such as results")
+                raise FileNotFoundError(f"{root} is not a folder; pass a folder of runs, such as results")
         self.roots = [root.resolve() for root in roots]
         self._nets: dict[str, CatalogueNet] = {}
         self._problems: list[str] = []
@@ -66,11 +66,11 @@ class Catalogue:
             where = ", ".join(map(str, roots)) or "no folder"
             problems = "".join(f"\n{problem}" for problem in self._problems)
             raise FileNotFoundError(
-                f"no trained net in {where}; train one first, or name a folder that has some{problems}"
+                f"no trained net in {where}; train one first, or pass a folder of trained nets{problems}"
             )
 
     def refresh(self) -> None:
-        """Search the folders again, for runs that have finished since. A net that cannot be read is a problem."""
+        """Search the folders again for new runs. Nets that cannot be read are listed as problems."""
         nets: dict[str, CatalogueNet] = {}
         problems = []
         for root in self.roots:
@@ -83,12 +83,12 @@ class Catalogue:
                 path = path if path not in nets or nets[path].folder == folder else f"{root.name}/{path}"
                 try:
                     nets[path] = _describe(path, folder, _version(folder))
-                except Exception as error:  # whatever is wrong with one net, the others stay available
+                except Exception as error:  # an error in one net must not affect the other nets
                     problems.append(printable(f"{path}: {error or type(error).__name__}"))
         self._nets, self._problems = nets, problems
 
     def net(self, path: Any) -> CatalogueNet:
-        """The net of this name. Paths are looked up, never opened."""
+        """Return the net with this path. The path is only looked up, never opened."""
         net = self._nets.get(path) if isinstance(path, str) else None
         if net is None:
             raise Refused(404, f"there is no net {str(path)[:200]!r} in the folders of this explorer")
@@ -142,7 +142,7 @@ def _task_data(kind: str, nets: list[CatalogueNet]) -> dict[str, Any]:
 
 
 def _pair(nets: list[CatalogueNet]) -> list[str]:
-    """The nets to open side by side: those with the highest and the lowest AA; scores decide between equals.
+    """The nets to open side by side: those with the highest and the lowest AA. Ties are broken by score.
 
     Nets in a folder named after their task, such as those that come with the project, are preferred to the many nets
     of a reproduction, which are opened from its figures.

@@ -1,4 +1,4 @@
-"""The second tab: reports of reproductions, and their figures with a net behind every point."""
+"""The second tab: reports of reproductions, and figures in which every point is a net."""
 
 import os
 from pathlib import Path
@@ -33,13 +33,13 @@ def list_figures(catalogue: Catalogue) -> dict[str, Any]:
                     kind, one = "figures", _figure(path, known)
                 require_json(one)
                 found[kind].append(one)
-            except Exception as error:  # whatever is wrong with one file, the others stay available
+            except Exception as error:  # an error in one file must not affect the other files
                 found["problems"].append(printable(f"cannot show {name}: {type(error).__name__} {error}"))
     return found
 
 
 def report_file(catalogue: Catalogue, number: int, path: str) -> Response:
-    """A file of a report. Files outside of the folder are never opened."""
+    """Return a file of a report. Files outside the folder are never opened."""
     if not 0 <= number < len(catalogue.roots):
         raise Refused(404, "there is no such folder of reports")
     root = catalogue.roots[number]

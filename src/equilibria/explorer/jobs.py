@@ -1,4 +1,4 @@
-"""Solves that run in threads: they take turns at the processor, and an asyncio server passes their events on."""
+"""Run solves in threads that take turns, and pass their events to an asyncio server."""
 
 import asyncio
 import base64
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class JobStopped(Exception):
-    """The job has been stopped: nobody waits for its result."""
+    """The job has been stopped because its result is no longer needed."""
 
 
 class Scheduler:
-    """Lets `slots` jobs compute at the same time; of the others, the turn with the earliest due time is next."""
+    """Lets `slots` jobs compute at the same time. Waiting jobs run in the order of their due times."""
 
     def __init__(self, slots: int) -> None:
         self.changed = threading.Condition()
@@ -39,7 +39,7 @@ class Scheduler:
 
 
 class Turn:
-    """A job's place in a `Scheduler`: `with turn:` computes, and `turn.checkpoint()` lets others compute."""
+    """The turn of a job in a `Scheduler`. Compute inside `with turn:`; `turn.checkpoint()` lets other jobs compute."""
 
     def __init__(self, scheduler: Scheduler, seconds: float, *, interactive: bool = True) -> None:
         self._scheduler, self._seconds = scheduler, seconds  # how long it computes before it yields to others
@@ -73,7 +73,7 @@ class Turn:
         return min(self._scheduler.waiting, key=lambda turn: turn.due) is self
 
     def checkpoint(self) -> None:
-        """Call this every few milliseconds: raises `JobStopped` if stopped, and yields the slot when time is up."""
+        """Call this every few milliseconds. Raises `JobStopped` if stopped, and yields the slot when time is up."""
         if self.stopped:
             raise JobStopped
         if self._scheduler.waiting and time.monotonic() - self._began > self._seconds:

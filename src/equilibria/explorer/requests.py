@@ -1,4 +1,4 @@
-"""What a page may request, read from JSON and checked before any work is done."""
+"""Requests of a page, read from JSON and checked before any work is done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_REASON = 1000  # characters of an error message
 
 
 class Refused(Exception):
-    """A request that is not carried out: an HTTP status, and a reason for people."""
+    """A request that is refused, with an HTTP status and a readable reason."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -102,7 +102,7 @@ class SolveRequest(_Limited):
 def parse_json(body: bytes | str) -> dict[str, Any]:
     """The JSON object in a message."""
     if len(body) > MAX_BYTES:
-        raise Refused(413, f"a request may have {MAX_BYTES} bytes, got {len(body)}")
+        raise Refused(413, f"a request may have at most {MAX_BYTES} bytes, got {len(body)}")
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:

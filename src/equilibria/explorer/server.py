@@ -1,4 +1,4 @@
-"""The server behind the page: a few routes, and one WebSocket per page."""
+"""The server of the page: a few routes, and one WebSocket per page."""
 
 import asyncio
 import contextlib
@@ -79,7 +79,7 @@ def serve(
 
 
 class Explorer:
-    """The nets under `roots` and the solves under way; its methods are the routes."""
+    """The nets under `roots` and the running solves. Its methods are the routes."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         torch.set_num_threads(1)  # solves run in parallel, with one core each
@@ -132,7 +132,7 @@ class Explorer:
         async for part in request.stream():
             body += part
             if len(body) > MAX_BYTES:
-                raise Refused(413, f"a request may have {MAX_BYTES} bytes")
+                raise Refused(413, f"a request may have at most {MAX_BYTES} bytes")
         job = self.start(parse_json(body))
         events = job.events()
         first = await anext(events, None)
@@ -186,7 +186,7 @@ class _Page:
             number = given
             self._cancel(number)
             if len(self._streams) >= MAX_STREAMS_PER_PAGE:
-                raise Refused(429, f"a page may have {MAX_STREAMS_PER_PAGE} solves at a time; cancel one first")
+                raise Refused(429, f"a page may run at most {MAX_STREAMS_PER_PAGE} solves at a time; cancel one first")
             job = self._explorer.start(data)
         except Refused as refused:
             await self._websocket.send_json({"id": number, "event": "refused", **refused.data()})
@@ -221,7 +221,7 @@ class _Page:
 class Guard:
     """Refuses foreign Host headers (DNS rebinding) and foreign Origins (other pages in the same browser).
 
-    Starlette's `TrustedHostMiddleware` checks the Host alone, and answers without a reason.
+    Starlette's `TrustedHostMiddleware` checks only the Host, and gives no reason.
     """
 
     def __init__(self, app: ASGIApp, host: str) -> None:
@@ -248,13 +248,13 @@ class Guard:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         name = re.sub(r":\d+$", "", host).strip("[]")
         if name not in self._names:
-            raise Refused(403, f"this explorer is not at {host[:100]!r}; open the address that it printed")
+            raise Refused(403, f"this explorer does not serve {host[:100]!r}; open the address that it printed")
         if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, f"a page from {origin[:100]!r} may not use this explorer")
 
 
 class _Server(uvicorn.Server):
-    """Stops all solves before it waits for connections to close; a thread that solves would crash the exit."""
+    """Stops all solves before it waits for connections to close. A thread that still solves would crash at exit."""
 
     def __init__(self, config: uvicorn.Config, explorer: Explorer) -> None:
         super().__init__(config)

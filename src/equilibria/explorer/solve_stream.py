@@ -1,4 +1,4 @@
-"""A request as a problem to solve, and one solve of it as a stream of events: the answer after every step."""
+"""Turn a request into a problem, and solve it as a stream of events: the answer after every step."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def trajectory(stepwise: Stepwise) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def packets(frames: Iterable[Frame]) -> Iterator[Event]:
-    """Gather frames into events: the first at once, the others up to 30 times a second.
+    """Gather frames into events: the first is sent at once, the rest up to 30 times a second.
 
     Their data are all numbers as float32, (count, width), and then all answers, (count, places).
     """
@@ -107,7 +107,7 @@ def packets(frames: Iterable[Frame]) -> Iterator[Event]:
 
 
 def status_names(solution: Solution) -> list[str]:
-    """What each solve did, for people: a small residual counts as settled, whatever the tolerance was."""
+    """A readable status of each solve. A small residual counts as settled, regardless of the tolerance."""
     settled = (solution.status == Status.EXHAUSTED) & (solution.residual <= SETTLED)
     names = [Status(status).name.lower() for status in solution.status.tolist()]
     return ["settled" if small else name for name, small in zip(names, settled.tolist(), strict=True)]
@@ -122,7 +122,7 @@ def _frame(problem: Problem, z: Tensor, residual: Tensor) -> Frame:
 
 
 class OtherLimits(NamedTuple):
-    """The limits of other inputs. Unlike a `Solution`, it holds no solver memory."""
+    """The limits of other inputs. Unlike a `Solution`, it has no solver memory."""
 
     z: Tensor  # (rows, *state)
     status: Tensor  # (rows,)
@@ -276,7 +276,7 @@ class SolveCache:
 
     @property
     def numbers(self) -> int:
-        """How many numbers the cached states hold."""
+        """The number of elements in the cached states."""
         return sum(tensor.numel() for states in self._starts.values() for tensor in states)
 
 

@@ -22,11 +22,11 @@ class Mazes(Task):
 
     A maze of size s has n = (s + 1) / 2 cells per side, on a lattice of 2n + 1 points. A point is 2 x 2 pixels,
     surrounded by a border of one pixel. The start is green and the end red, as in the code of the dataset (the text of
-    the paper says the opposite). A prediction has logits for "off" and "on": (batch, 2, side, side). A maze is right
-    only if every open pixel is right.
+    the paper says the opposite). The target is (batch, side, side). A prediction has logits for "off" and "on":
+    (batch, 2, side, side). A maze is right only if every open pixel is right.
 
-    Families: `depth_first` trees grow from the start, which is therefore always a dead end. The start of trees that are
-    `rooted_elsewhere` can be anywhere. `percolation` opens each wall of a tree with probability `loops`,
+    Families: `depth_first` trees grow from the start, which is therefore always a dead end. In trees that are
+    `rooted_elsewhere`, the start can be anywhere. `percolation` opens each wall of a tree with probability `loops`,
     and the target is the shortest path (only mazes with a unique shortest path are used).
     """
 

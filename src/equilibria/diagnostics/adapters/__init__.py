@@ -1,1 +1,1 @@
-"""Any looped model as an `EquilibriumModel`. To add a family of models: one file with a `from_...` function."""
+"""Adapters from looped models to `EquilibriumModel`. To add one, define a `from_...` function in a new file."""

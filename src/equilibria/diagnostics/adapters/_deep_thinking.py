@@ -13,7 +13,7 @@ from equilibria.model import EquilibriumModel
 def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | None = None) -> EquilibriumModel:
     """Build a model from a net that is called as `net(x, iters_to_do, interim_thought)`.
 
-    The state is the net's thought. Its initial value is `net.projection(x)`.
+    The state is the thought of the net. The initial state is `net.projection(x)`.
 
     Args:
         readout: maps a thought to a prediction. Defaults to `net.head`.
@@ -22,7 +22,7 @@ def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | 
     missing = [name for name, part in parts.items() if not callable(part)]
     if missing:
         raise NotAModel(
-            f"a {type(net).__name__} is no deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
+            f"{type(net).__name__} is not a deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
         )
     return wrap(_OneIteration(net), init=parts["projection"], readout=parts["head"], owner=net)
 

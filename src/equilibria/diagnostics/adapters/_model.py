@@ -28,7 +28,7 @@ def as_model(thing: Any) -> EquilibriumModel:
     if missing:
         raise NotAModel(
             f"a {type(thing).__name__} cannot be measured: it has no {' and no '.join(missing)}; add them, or use an "
-            "adapter of equilibria.diagnostics: from_function, from_module, from_deep_thinking or from_torchdeq"
+            "adapter from equilibria.diagnostics: from_function, from_module, from_deep_thinking or from_torchdeq"
         )
     return wrap(thing.step, init=thing.init, readout=thing.readout, owner=thing)
 
@@ -109,8 +109,8 @@ def check_model(model: EquilibriumModel, x: Tensor) -> Tensor:
             raise NotAModel(f"a step must return only the next state, a tensor, got {describe_tensor(fz)}")
         if fz.shape != z.shape or fz.dtype != z.dtype:
             raise ValueError(
-                f"a step turned a state {describe_tensor(z)} into {describe_tensor(fz)}; it must keep shape and dtype, "
-                "so change init or the step"
+                f"a step changed a state {describe_tensor(z)} into {describe_tensor(fz)}; it must keep shape and "
+                "dtype, so change init or the step"
             )
         _check_rows(model, fz, injection)
         prediction = model.readout(fz)
@@ -136,7 +136,7 @@ def require_gradients(cell: Callable[..., Tensor], z: Tensor, injection: tuple) 
     with torch.no_grad():
         elsewhere = cell(z + 1, *injection)
     if not torch.equal(fz.nan_to_num(), elsewhere.nan_to_num()):
-        raise RuntimeError("the step has no gradient: it runs under no_grad, detaches its state, or leaves PyTorch")
+        raise RuntimeError("the step has no gradient: it runs under no_grad, detaches its state, or is not in PyTorch")
 
 
 def is_deterministic(model: EquilibriumModel, x: Tensor) -> bool:
@@ -148,7 +148,7 @@ def is_deterministic(model: EquilibriumModel, x: Tensor) -> bool:
 
 
 def _check_rows(model: EquilibriumModel, z: Tensor, injection: tuple) -> None:
-    """Raise if the first row has another next state alone than in its batch."""
+    """Raise if the next state of the first row alone differs from its next state in the batch."""
     first = torch.zeros(1, dtype=torch.long, device=z.device)
     try:
         alone = model.cell(take(z, first), *take(injection, first))
@@ -158,7 +158,7 @@ def _check_rows(model: EquilibriumModel, z: Tensor, injection: tuple) -> None:
     if not _close(*together):
         return  # the step is random, which `is_deterministic` reports
     if alone.shape != together[0].shape or not _close(alone, together[0]):
-        raise ValueError(f"a step gives another state for one row alone than in a batch of {len(z)}: {ROWS_MIX}")
+        raise ValueError(f"a step gives different results for a row alone and in a batch of {len(z)}: {ROWS_MIX}")
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

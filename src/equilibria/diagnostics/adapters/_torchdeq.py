@@ -16,16 +16,16 @@ def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> 
     """Build a model from a module whose forward calls a torchdeq object once, as in `self.deq(func, z_init)`.
 
     Args:
-        readout: what the forward does after that call. Only the part before the call is taken from the module.
+        readout: the computation that follows this call. Only the computation before the call is taken from the module.
     """
     try:
         base = importlib.import_module("torchdeq.core").DEQBase
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("this needs torchdeq: pip install torchdeq") from error
+        raise ModuleNotFoundError("from_torchdeq needs torchdeq: pip install torchdeq") from error
     found = [part for part in module.modules() if isinstance(part, base)]
     if len(found) != 1:
         raise NotAModel(
-            f"a {type(module).__name__} holds {len(found)} torchdeq objects and needs exactly one; keep it as a "
+            f"a {type(module).__name__} has {len(found)} torchdeq objects but must have exactly one; keep it as a "
             "submodule, as in self.deq = get_deq(...), or use from_function"
         )
     captured = _Captured(module, found[0])

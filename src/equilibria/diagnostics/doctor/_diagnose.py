@@ -33,11 +33,11 @@ def diagnose(
     rng: torch.Generator | None = None,
     on_progress: Callable[[str, float], None] | None = None,
 ) -> Diagnosis:
-    """Measure whether a model settles, whether its start matters, whether more steps help, and what to trust.
+    """Measure whether a model settles, whether its start matters, whether more steps help, and which answers to trust.
 
     Args:
         model: an `EquilibriumModel`, any object with `init(x)`, `step(z, x)` and `readout(z)`, or an adapted model.
-        inputs: at least two; 50 to 200 give useful intervals.
+        inputs: a batch of at least two inputs. Use 50 to 200 for useful intervals.
         targets: classes for predictions with classes in dimension 1, as integers or one-hot; bool for the sign of a
             single logit; or numbers of the prediction's shape.
         budget: the number of steps, or a `Budget`. Its tolerance applies to restarts.
@@ -45,7 +45,7 @@ def diagnose(
             right, or minus the relative error for numbers.
         restarts: restarts per example from other examples' limits.
         attacks: also run a short search for starts that lead to other limits.
-        rng: decides the restarts. Defaults to a generator seeded with 0.
+        rng: used to draw the restarts. Defaults to a generator seeded with 0.
         on_progress: called with the name of each measurement and the share of measurements done.
     """
     begin = time.perf_counter()
@@ -54,7 +54,7 @@ def diagnose(
     if not isinstance(inputs, Tensor) or inputs.ndim == 0:
         raise TypeError(f"inputs must be a tensor (batch, ...), got {describe_tensor(inputs)}; use torch.stack")
     if len(inputs) < 2:
-        raise ValueError("a diagnosis compares examples with each other; pass at least two inputs")
+        raise ValueError("a diagnosis compares examples; pass at least two inputs")
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
     restarts = min(restarts, len(inputs) - 1)
     on_progress = on_progress or (lambda name, share: None)

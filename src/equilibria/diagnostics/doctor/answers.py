@@ -42,7 +42,7 @@ class Answers:
         if targets is not None and score is None:
             targets = _matching_shape(example, targets)
             if not bool(targets.isfinite().all()):
-                raise ValueError("some targets are not finite, so no prediction can match them; remove those examples")
+                raise ValueError("some targets are not finite; remove these examples")
         self._targets, self._score, self.higher_is_better = targets, score, higher_is_better
         self._length: float | None = None  # typical length of predictions
         self._error = 0.0  # relative error of predictions
@@ -52,7 +52,7 @@ class Answers:
         self.note = None  # a likely mistake
         if numbers is not None and score is None and not self._many_scores and _are_binary(numbers):
             self.note = (
-                "Targets are taken as numbers to match. If the sign of the prediction is the answer, pass bool: "
+                "Targets are interpreted as numbers to match. If the sign of the prediction is the answer, pass bool: "
                 "targets.bool()."
             )
         found = self.score(example)
@@ -140,8 +140,8 @@ def _matching_shape(prediction: Tensor, targets: Tensor) -> Tensor:
         _check_classes(targets, classes)
     if [n for n in targets.shape if n > 1] != [n for n in wanted if n > 1]:
         raise ValueError(
-            f"targets {tuple(targets.shape)} do not fit predictions {tuple(shape)}; pass {tuple(wanted)}, integers for "
-            "classes in dimension 1 or floating-point numbers to match, or pass a score"
+            f"targets {tuple(targets.shape)} do not match predictions {tuple(shape)}; pass {tuple(wanted)}, integers "
+            "for classes in dimension 1 or floating-point numbers to match, or pass a score"
         )
     return targets.reshape(wanted)
 
@@ -150,12 +150,12 @@ def _check_classes(targets: Tensor, classes: int) -> None:
     low, high = int(targets.min()), int(targets.max())
     if classes > 1 and (low < 0 or high >= classes):
         raise ValueError(
-            f"targets go from {low} to {high} and there are {classes} classes, 0..{classes - 1}; number them from 0 "
-            "and remove examples without a class"
+            f"targets range from {low} to {high}, but there are {classes} classes, 0..{classes - 1}; number them from "
+            "0 and remove examples without a class"
         )
     if classes == 1 and (low < 0 or high > 1):
         raise ValueError(
-            f"targets go from {low} to {high}, but the sign of a single logit is 0 or 1; pass bool, such as "
+            f"targets range from {low} to {high}, but a single logit has the classes 0 and 1; pass bool, such as "
             "targets > 0, or floating-point numbers to match"
         )
 

@@ -11,14 +11,14 @@ from equilibria.diagnostics.doctor.answers import SAME, Answers
 from equilibria.diagnostics.doctor.diagnosis import AnswerCurve
 from equilibria.diagnostics.statistics import bootstrap
 
-FEW_DIVERGING = 0.05  # the share of diverging examples up to which only the others count
+FEW_DIVERGING = 0.05  # the share of diverging examples up to which they are ignored
 LEAST_RELATIVE_FALL = 0.02  # the least fall that is reported, relative to the score and to its range during the solve
 LEAST_FALL = 1e-3  # the least fall that is reported, absolute
 SIGNIFICANCE = 0.05  # probability of reporting a fall of scores that do not fall
 
 
 class AnswerRecorder:
-    """Reads the answer at every step of a solve. Keeps some predictions, and the last change of each answer."""
+    """Computes the answer at every step of a solve. Keeps some predictions and the last change of each answer."""
 
     def __init__(self, readout: Callable[[Tensor], Tensor], answers: Answers, steps: list[int]) -> None:
         self._readout, self._answers, self._steps = readout, answers, steps
@@ -67,7 +67,7 @@ def spaced_steps(steps: int, count: int = 12) -> list[int]:
 def _best(steps: list[int], scores: list[Tensor], *, higher: bool) -> int | None:
     """The step with the best scores, (batch,) each, if the final scores are significantly worse.
 
-    A paired comparison of the same examples, corrected for the number of steps that the best is chosen from.
+    This is a paired comparison of the same examples, corrected for the number of steps compared.
     """
     means = [score.mean().item() for score in scores]
     finite = [i for i, mean in enumerate(means) if math.isfinite(mean)]

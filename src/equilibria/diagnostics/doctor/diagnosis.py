@@ -1,4 +1,4 @@
-"""The result of `diagnose`, as data. It prints as tables, and is saved as JSON or as a page."""
+"""The result of `diagnose` as data. It can be printed as tables and saved as JSON or as a page."""
 
 import dataclasses
 import math
@@ -44,7 +44,7 @@ class AlignmentRow:
     solves: int  # restarts of all examples
     distance: float  # of the states, |z - z'| / max(|z|, |z'|)
     residual: float  # mean relative residual at the end of the restarts
-    arriving: float = 0.0  # of the examples with different limits, the share that a slow contraction may still unite
+    arriving: float = 0.0  # share of the examples with different limits whose contraction may still bring them together
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SolvePaths:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` measured, with a verdict. Print it with rich, or use `to_json` or `save_html`."""
+    """The measurements of `diagnose`, with a verdict. Print it with rich, or use `to_json` or `save_html`."""
 
     examples: int
     steps: int  # the budget of every solve
@@ -101,7 +101,7 @@ class Diagnosis:
     trust: list[UncertaintyRow]  # empty without targets
     score: float | None  # at the end of the budget
     paths: SolvePaths
-    notes: list[str]  # what could not be measured, and why
+    notes: list[str]  # measurements that were not possible, with the reason
     seconds: float
     versions: dict[str, str]
 
@@ -167,7 +167,7 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
     found = [
         Section(
             "Restarts",
-            ("start", "AA", "95 %", "centred", "distance", "readout", "same\nanswer", "diverged"),
+            ("start", "AA", "95 % interval", "centred", "distance", "readout", "same\nanswer", "diverged"),
             [
                 (
                     row.start,
@@ -184,21 +184,23 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
     ]
     if diagnosis.trust:
         rows = [(row.uncertainty, number(row.auroc), interval(row)) for row in diagnosis.trust]
-        found.append(Section("Which answers to trust", ("uncertainty", "AUROC, wrong against right", "95 %"), rows))
+        found.append(
+            Section("Which answers to trust", ("uncertainty", "AUROC, wrong vs. right", "95 % interval"), rows)
+        )
     return found
 
 
 def measurements(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
-    """Each measurement with its value and how to read it; those that were not made are missing."""
+    """Each measurement with its value and how to read it. Omits measurements that were not made."""
     steps = diagnosis.start_influence_steps
     rows = [
-        ("long-run behaviour", _counts(diagnosis.regimes), "examples"),
-        ("periods", _counts(diagnosis.periods), "examples per length of their cycle"),
-        ("explained by the input", number(diagnosis.sensitivity), "share of the limits' variance; 1 is best"),
-        ("explained, untrained", number(diagnosis.untrained_sensitivity), "the same before training"),
+        ("long-run behaviour", _counts(diagnosis.regimes), "number of examples"),
+        ("periods", _counts(diagnosis.periods), "number of examples with each cycle length"),
+        ("explained by the input", number(diagnosis.sensitivity), "share of the variance of the limits; 1 is best"),
+        ("explained, untrained net", number(diagnosis.untrained_sensitivity), "the same with new random weights"),
         ("contraction rate", number(diagnosis.contraction), "spectral radius at the limit; below 1 it contracts"),
         ("largest stretch", number(diagnosis.largest_stretch), "largest singular value at the limit; may exceed 1"),
-        ("plain against Anderson", number(diagnosis.solver_distance), "relative distance between their limits"),
+        ("plain vs. Anderson", number(diagnosis.solver_distance), "relative distance between their limits"),
         ("influence of the start", number(diagnosis.start_influence), f"norm of d state / d start after {steps} steps"),
         ("AA under attack", number(diagnosis.attacked), "from starts found by a search for other limits"),
         ("score", number(diagnosis.score), "at the end of the budget"),

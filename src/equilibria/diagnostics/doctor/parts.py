@@ -71,7 +71,7 @@ class Examination:
         self.random = not is_deterministic(model, x)
         self.notes: list[str] = [answers.note] if answers.note else []
         if self.random:
-            self.notes.append("The step is random: two calls on the same state differ, and so would two diagnoses.")
+            self.notes.append("The step is random, so this diagnosis is not reproducible.")
         self._budget = Budget(budget.steps)
         self._restart_budget = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
         self._recorder = AnswerRecorder(model.readout, answers, spaced_steps(budget.steps))
@@ -82,7 +82,7 @@ class Examination:
         self._rates, self._has_rates = Rates(model, x, self._usual.z, self._rng), False
 
     def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
-        """All measurements by name, in an order in which each finds what it needs."""
+        """All measurements by name, in the order of their dependencies."""
         return {
             "contraction": self.contraction,
             "answers by steps": self.curve,
@@ -174,7 +174,7 @@ class Examination:
         """How much of the limits' variance the input explains, also in the untrained net."""
         how = {"solver": self._solver, "budget": self._restart_budget, "starts": SHARED_STARTS}
         if all_equal(self._x):
-            self.notes.append("All inputs are equal, so their influence was not measured.")
+            self.notes.append("All inputs are equal, so the influence of the input was not measured.")
             return {"sensitivity": None, "untrained_sensitivity": None}
         own = sensitivity(self._model, self._x, **how, usual=self._usual, rng=self._rng).share
         try:

@@ -1,4 +1,4 @@
-"""From measurements to conclusions: what a looped model does, whether more steps will help, and what to do about it."""
+"""Conclusions from measurements: the behaviour of a model, whether more steps will help, and remedies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ SOME = 0.05  # share of examples that is worth a sentence
 
 
 class Behaviour(StrEnum):
-    """What a model does in the long run, by the name of the `Regime` of its examples."""
+    """The long-run behaviour of a model, named after the `Regime` of its examples."""
 
     FIXED_POINT = "settles"
     CYCLE = "cycles"
@@ -79,7 +79,7 @@ def judge(
         independent = None
     elif behaviour is Behaviour.DIVERGENCE or outcome is Reached.NO_LIMIT:
         independent = False
-    else:  # a start that still has an influence may lose it later
+    else:  # the influence of the start may still vanish
         independent = True if outcome is Reached.SAME_LIMIT else None if early or excuse else False
     unsettled = curve.along_cycles > 1 - SAME
     enough = curve.last_change if curve.last_change < curve.steps[-1] and not unsettled else None
@@ -104,7 +104,7 @@ def drop_false_collapse(
 
 
 def _outcome(row: AlignmentRow, usually_diverging: float) -> Reached:
-    # An example that diverges from its usual start is lost twice: when restarted, and as the source of a swapped start.
+    # An example that diverges from its usual start cannot be restarted, nor can it be the source of a swapped start.
     if row.diverged > (SOME + 2 * usually_diverging) * row.solves:
         return Reached.NO_LIMIT
     if not row.same_answer >= SAME:
@@ -175,7 +175,7 @@ def _limit_sentence(
     )
     unsettled = behaviour is Behaviour.NOT_SETTLED
     if meaningless:
-        return f"Its limit hardly depends on the input, so alignment means nothing ({score})."
+        return f"Its limit hardly depends on the input, so the AA score is not meaningful ({score})."
     if independent:
         verb = "approaches" if unsettled else "reaches"
         return f"It is path independent: it {verb} the same limit from every start (worst {score})."
@@ -193,7 +193,7 @@ def _limit_sentence(
 def _more_steps(
     behaviour: Behaviour, independent: bool | None, enough: int | None, curve: AnswerCurve
 ) -> tuple[str, str]:
-    """Whether more steps help, in two words and in a sentence."""
+    """Whether more steps help, as a short verdict and as a sentence."""
     last, changing = curve.steps[-1], curve.along_cycles > 1 - SAME
     share, fall = f"{curve.along_cycles:.0%} of the examples", ""
     if curve.best is not None and curve.score:
@@ -215,7 +215,7 @@ def _more_steps(
     if enough is None:
         why = f"answers still change at step {last}{but}"
     elif behaviour in MOVING:
-        why = f"answers have not changed since step {enough}, but the state still moves"
+        why = f"answers have not changed since step {enough}, but the state still changes"
     else:
         why = f"answers changed until step {enough}"
     return "may help", f"More steps may help: {why}."
@@ -226,9 +226,9 @@ def _remedies(behaviour: Behaviour, independent: bool | None, more: str, *, earl
     if behaviour is Behaviour.DIVERGENCE:
         remedies.append("Add a norm to the cell (channel norm or weight norm), or train with Jacobian regularisation.")
     if behaviour is Behaviour.COLLAPSE:
-        remedies.append("Inject the input at every step, and check that its scale in the cell matches the state's.")
+        remedies.append("Inject the input at every step, and check that it has the same scale as the state.")
     if unsettled or behaviour in (Behaviour.DRIFT, Behaviour.QUASI_PERIODIC):
-        remedies.append("Train at random depths (Uniform) and with a norm in the cell, so that no step is special.")
+        remedies.append("Train at random depths (Uniform) and with a norm in the cell.")
     if independent is False and behaviour is not Behaviour.DIVERGENCE:
         remedies.append(
             "Train from mixed starts (Mixed) and at random depths (Uniform): both favour path independence."

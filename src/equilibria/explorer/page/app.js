@@ -114,7 +114,7 @@ class App {
 
   loop(now) {
     this.player.advance(now);
-    // At most about 30 times a second: the solves need the processor more than the drawing does.
+    // At most about 30 times a second, to leave the processor to the solves.
     const changed = this.dirty || this.player.step !== this.drawnStep;
     if (changed && state.tab === "explore" && now - (this.drawnAt ?? 0) > 30) {
       [this.dirty, this.drawnStep, this.drawnAt] = [false, this.player.step, now];
@@ -144,7 +144,7 @@ class App {
   showNotes() {
     const task = this.nets.tasks[state.task];
     const trouble = this.panes.map((pane) => pane.trouble).find(Boolean) || this.notice;
-    const alike = task.contrast ? "" : "No net here was measured as path dependent on this task.";
+    const alike = task.contrast ? "" : "None of these nets was measured as path dependent on this task.";
     $("hint").textContent = [this.panes[0].note || this.panes[1].note, this.frozen ? "" : task.edits, alike].filter(Boolean).join(" ");
     $("hint").classList.toggle("noted", Boolean(this.panes[0].note));
     if (trouble) this.showError(trouble);

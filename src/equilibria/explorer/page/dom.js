@@ -41,7 +41,7 @@ export function short(value) {
 }
 
 const KEPT = 4;
-// Announce a message to screen readers. It does not replace the one before: two nets may finish at once.
+// Announce a message to screen readers. It does not replace the previous one: two nets may finish at the same time.
 export function say(text) {
   const log = $("spoken");
   if (log.lastChild?.textContent === text) return;

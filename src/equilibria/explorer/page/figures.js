@@ -1,4 +1,4 @@
-// The second tab: figures of reproductions with a net behind every point, and reports.
+// The second tab: figures of reproductions, in which every point is a net, and reports.
 
 import { $, el } from "./dom.js";
 import { colours } from "./theme.js";

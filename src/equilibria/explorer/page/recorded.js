@@ -4,7 +4,7 @@ import { bytes } from "./dom.js";
 
 const PACE = 30; // milliseconds between two packets, as from a server
 
-// A request as text, whatever the order of its fields.
+// A request as text, independent of the order of its fields.
 function keyOf(value) {
   if (Array.isArray(value)) return `[${value.map(keyOf).join()}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value);

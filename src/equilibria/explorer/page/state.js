@@ -1,4 +1,4 @@
-// What the page shows: one plain object, and the listeners to its changes.
+// The state of the page: one plain object, and the listeners to its changes.
 
 export const SIDES = ["left", "right"];
 export const INPUT = { difficulty: 0, seed: 0, flips: [], begin: null, end: null, digit: null };

@@ -1,4 +1,4 @@
-"""How tasks are shown. To add one: a `View`, a line here, and a drawing in `page/views`."""
+"""How tasks are shown. To add one, define a `View`, add it to `VIEWS`, and add a drawing in `page/views`."""
 
 from equilibria.explorer.views.bits import Bits
 from equilibria.explorer.views.digit import Digit

@@ -34,7 +34,7 @@ class Maze(View):
         for place in wanted.flips:
             row, column = divmod(place, side)
             if not (0 < row < side - 1 and 0 < column < side - 1):
-                raise Refused(422, f"place {place} is on the border of the maze or outside; edit places inside")
+                raise Refused(422, f"place {place} is on the border of the maze or outside it; choose a place inside")
             grid[row, column] = ~grid[row, column]
         begin = begin if wanted.begin is None else wanted.begin
         end = end if wanted.end is None else wanted.end

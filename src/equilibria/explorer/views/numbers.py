@@ -17,7 +17,7 @@ from equilibria.explorer.views.view import (
 )
 from equilibria.tasks import Batch, Task
 
-HEADROOM = 1.1  # colours reach up to this times the largest number of the target
+HEADROOM = 1.1  # the colour scale extends to this times the largest number of the target
 
 
 class Numbers(View):
@@ -45,7 +45,7 @@ class Numbers(View):
         return as_levels(prediction.flatten(1), instance.drawing["scale"])
 
     def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
-        """The share of the best constant's error that the answer removes."""
+        """By how much the error is smaller than that of the best constant, as a share."""
         error = (prediction.flatten(1) - instance.batch.y.flatten(1)).square().mean(1)
         return (1 - error / instance.drawing["constant"]).clamp(0, 1)
 
@@ -55,7 +55,7 @@ class Matrix(Numbers):
     word, unit = "c", "smaller is harder"
     lowest, highest, first = 0.01, 10.0, 0.5
     stride = 0.1
-    edits = "Click an element to change its sign and that of its mirror image."
+    edits = "Click an element to change its sign and the sign of its mirror image."
 
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
         a = batch.x[0].double().clone()
@@ -63,7 +63,7 @@ class Matrix(Numbers):
         for place in checked_flips(wanted, a.numel()):
             row, column = divmod(place, side)
             if row == column:
-                raise Refused(422, "an element of the diagonal must stay positive; change another one")
+                raise Refused(422, "diagonal elements must stay positive; change another element")
             a[row, column], a[column, row] = -a[row, column], -a[column, row]
         if torch.linalg.eigvalsh(a)[0] <= 1e-9 * a.diagonal().sum():
             raise Refused(422, "with these signs the matrix is not positive definite; undo the last change")

@@ -1,4 +1,4 @@
-"""How a task is shown: its inputs, the edits that a user can make, and its answers as bytes that the page colours."""
+"""How a task is shown: its inputs, the edits that a user can make, and its answers as bytes for the page."""
 
 import base64
 from abc import ABC, abstractmethod
@@ -50,14 +50,14 @@ class View(ABC):
             raise Refused(
                 422,
                 f"difficulty must be a number from {self.lowest:g} to {self.highest:g} ({self.unit}), got "
-                f"{repr(difficulty)[:80]}; use `equilibria evaluate` for larger ones",
+                f"{repr(difficulty)[:80]}; use `equilibria evaluate` for larger difficulties",
             )
         if reason := task.refuses(difficulty):
             raise Refused(422, f"{self.title}: {reason}, got {difficulty:g}")
 
     @abstractmethod
     def instance(self, task: Task, wanted: Input) -> DrawnInput:
-        """The input that a page describes."""
+        """Create the input that a page describes."""
 
     @abstractmethod
     def places(self, instance: DrawnInput) -> int:
@@ -74,7 +74,7 @@ class View(ABC):
 
 @lru_cache(maxsize=CACHED_SAMPLES)
 def sample(task: Task, difficulty: Any, seed: int) -> Batch:
-    """The instance of this seed. Cached, because every edit starts from it, and a large maze takes long to generate."""
+    """The instance of this seed. It is cached, because edits start from it and large mazes take long to generate."""
     return task.sample(1, difficulty, torch.Generator().manual_seed(seed))
 
 
@@ -117,5 +117,5 @@ def checked_flips(wanted: Input, places: int) -> list[int]:
     """The places that were toggled; raises `Refused` if one does not exist."""
     for place in wanted.flips:
         if not 0 <= place < places:
-            raise Refused(422, f"place {place} does not exist; places go from 0 to {places - 1}")
+            raise Refused(422, f"place {place} does not exist; places range from 0 to {places - 1}")
     return list(wanted.flips)

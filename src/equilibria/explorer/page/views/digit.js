@@ -25,7 +25,7 @@ export function draw(g, box, input, answer, colours) {
   g.textAlign = "left";
   g.textBaseline = "alphabetic";
   g.font = "12px system-ui, sans-serif";
-  g.fillText(`before the blur: ${input.label}`, left + size + box.w * 0.04, top + size - small - 8);
+  g.fillText(`without blur: ${input.label}`, left + size + box.w * 0.04, top + size - small - 8);
   g.fillText("input of the net", left, top + size + 17);
 
   const [base, high] = [box.y + box.h * 0.93, box.h * 0.28];

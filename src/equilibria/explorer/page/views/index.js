@@ -1,4 +1,4 @@
-// The drawings, by the names that the server uses. To add one: a module, and a line here.
+// The drawings, by the names that the server uses. To add one, write a module and list it here.
 
 import * as bits from "./bits.js";
 import * as digit from "./digit.js";
