@@ -107,7 +107,7 @@ def test_a_figure_that_cannot_be_sent_is_reported_and_the_others_are_listed(root
         (root / "laptop" / name).mkdir(parents=True)
         (root / "laptop" / name / "points.json").write_text(json.dumps(figure))
     with TestClient(application([root]), base_url="http://127.0.0.1") as client:
-        found = client.get("/api/studies").json()
+        found = client.get("/api/figures").json()
     assert [figure["title"] for figure in found["figures"]] == ["Good"]
     (problem,) = found["problems"]
     assert "laptop/odd/points.json" in problem
@@ -166,7 +166,7 @@ def test_figures_are_not_read_through_links_and_odd_points_are_dropped(root):
     found = list_figures(Catalogue([root]))
     (figure,) = found["figures"]
     assert (len(figure["points"]), figure["left_out"]) == (1, 1)
-    assert [report["address"] for report in found["reports"]] == ["studies/0/50%25%20%231/report.html"]
+    assert [report["address"] for report in found["reports"]] == ["figures/0/50%25%20%231/report.html"]
     (problem,) = found["problems"]
     assert "strange" in problem
 

@@ -201,9 +201,10 @@ def test_the_page_shows_why_a_request_is_refused(page, explorer):
     expect(page.locator("#message")).to_be_hidden()
 
 
-def test_figures_open_their_nets(page, explorer):
+@pytest.mark.parametrize("tab", ["figures", "studies"])  # the latter in older links
+def test_figures_open_their_nets(page, explorer, tab):
     with page.expect_response(lambda response: response.url.endswith("figure.svg")) as figure:
-        page.goto(f"{explorer}/#tab=studies")
+        page.goto(f"{explorer}/#tab={tab}")
     assert figure.value.ok, "a report loads its own images"
     expect(page.get_by_role("heading", name="Accuracy and AA")).to_be_visible()
     frame = page.frame_locator("iframe")

@@ -173,13 +173,13 @@ def test_its_own_pages_are_accepted(explorer):
      "mazes/fast/seed-0/model.safetensors", "laptop", "nothing.html", "%00.html", f"{'a' * 300}.html"],
 )  # fmt: skip
 def test_files_outside_of_the_reports_are_never_opened(explorer, path):
-    assert called(f"{explorer}/studies/0/{path}")[0] == 404
+    assert called(f"{explorer}/figures/0/{path}")[0] == 404
 
 
 def test_reports_and_figures_are_listed(explorer):
-    code, found = called(f"{explorer}/api/studies")
+    code, found = called(f"{explorer}/api/figures")
     assert code == 200
-    assert [report["address"] for report in found["reports"]] == ["studies/0/laptop/report.html"]
+    assert [report["address"] for report in found["reports"]] == ["figures/0/laptop/report.html"]
     (figure,) = found["figures"]
     assert [point["known"] for point in figure["points"]] == [True, True, False]
     assert figure["left_out"] == 1

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from equilibria.explorer.catalogue import DEFAULT_STEPS, Catalogue, CatalogueNet
-from equilibria.explorer.jobs import as_text
+from equilibria.explorer.jobs import with_base64_data
 from equilibria.explorer.requests import Refused, parse_request
 from equilibria.explorer.server import PAGE, STREAMS
 from equilibria.explorer.solve_stream import Problem, SolveCache
@@ -104,7 +104,7 @@ def _chosen_nets(catalogue: Catalogue, choice: ExportChoice) -> dict[str, list[C
 def _record(request: dict[str, Any], catalogue: Catalogue, cache: SolveCache) -> str:
     """All events of a request, compressed, as base64."""
     problem = Problem(parse_request(request, catalogue), catalogue, lambda: None, cache)
-    events = [as_text(event) for event in STREAMS[request["what"]](problem)]
+    events = [with_base64_data(event) for event in STREAMS[request["what"]](problem)]
     return base64.b64encode(gzip.compress(json.dumps(events).encode(), mtime=0)).decode()
 
 

@@ -16,6 +16,7 @@ from equilibria.explorer.solve_stream import (
     Preparing,
     Problem,
     input_event,
+    opened_event,
     packets,
     status_names,
     trajectory,
@@ -43,14 +44,7 @@ def diagnosis_events(problem: Problem) -> Iterator[Event]:
     starts = yield from _starts(problem)
     with torch.no_grad():
         plane = _plane(problem, starts.states)
-        yield {
-            "event": "opened",
-            "columns": COLUMNS,
-            "starts": starts.kinds,
-            "places": 0,
-            "steps": problem.request.steps,
-            "solver": str(problem.solver),
-        }
+        yield opened_event(problem, COLUMNS, places=0) | {"starts": starts.kinds}
         stepwise = problem.stepwise(starts.states)
         yield from packets(_frame(problem, z, residual, plane) for z, residual in trajectory(stepwise))
         yield _done_event(stepwise.result(), starts)

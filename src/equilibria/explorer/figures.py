@@ -28,7 +28,7 @@ def list_figures(catalogue: Catalogue) -> dict[str, Any]:
             name = path.relative_to(root).as_posix()
             try:
                 if path.suffix == ".html":
-                    kind, one = "reports", {"title": path.parent.name, "address": f"studies/{number}/{quote(name)}"}
+                    kind, one = "reports", {"title": path.parent.name, "address": f"figures/{number}/{quote(name)}"}
                 else:
                     kind, one = "figures", _figure(path, known)
                 require_json(one)

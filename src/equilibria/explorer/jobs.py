@@ -17,7 +17,7 @@ from equilibria.explorer.requests import Refused
 MAX_JOBS = 96  # of all pages together
 BACKGROUND_DELAY = 0.4  # seconds that a background job lets interactive ones go first
 MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
-POLL = 0.1  # seconds between two checks whether a paused job has been stopped
+STOP_CHECK_SECONDS = 0.1  # seconds between two checks whether a paused job has been stopped
 JOIN_TIMEOUT = 5.0  # seconds to wait for the thread of a stopped job
 
 Event = dict[str, Any]  # {"event": name, ...}; the "data" of frames is bytes
@@ -29,20 +29,23 @@ class JobStopped(Exception):
     """The job has been stopped because its result is no longer needed."""
 
 
-class Scheduler:
-    """Lets `slots` jobs compute at the same time. Waiting jobs run in the order of their due times."""
+class Slots:
+    """The number of jobs that may still start to compute, and the turns of jobs that wait."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, free: int) -> None:
         self.changed = threading.Condition()
-        self.free = slots
+        self.free = free
         self.waiting: list[Turn] = []
 
 
 class Turn:
-    """The turn of a job in a `Scheduler`. Compute inside `with turn:`; `turn.checkpoint()` lets other jobs compute."""
+    """The turn of a job. Compute inside `with turn:`; `turn.checkpoint()` lets other jobs compute.
 
-    def __init__(self, scheduler: Scheduler, seconds: float, *, interactive: bool = True) -> None:
-        self._scheduler, self._seconds = scheduler, seconds  # how long it computes before it yields to others
+    Waiting turns run in the order of their due times.
+    """
+
+    def __init__(self, slots: Slots, time_slice: float, *, interactive: bool = True) -> None:
+        self._slots, self._time_slice = slots, time_slice  # seconds that it computes before it yields to others
         self._delay = 0.0 if interactive else BACKGROUND_DELAY
         self.due = 0.0  # new jobs go first, so that a click gets its first answer at once
         self.stopped = False
@@ -50,36 +53,36 @@ class Turn:
         self._began = 0.0
 
     def __enter__(self) -> "Turn":
-        scheduler = self._scheduler
-        with scheduler.changed:
-            scheduler.waiting.append(self)
-            scheduler.changed.wait_for(lambda: self.stopped or (scheduler.free and self._is_next()))
-            scheduler.waiting.remove(self)
-            scheduler.changed.notify_all()  # another one is next now
+        slots = self._slots
+        with slots.changed:
+            slots.waiting.append(self)
+            slots.changed.wait_for(lambda: self.stopped or (slots.free and self._is_next()))
+            slots.waiting.remove(self)
+            slots.changed.notify_all()  # another one is next now
             if self.stopped:
                 raise JobStopped
-            scheduler.free -= 1
+            slots.free -= 1
             self._computing, self._began = True, time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._scheduler.changed:
+        with self._slots.changed:
             if self._computing:
                 self._computing = False
-                self._scheduler.free += 1
-                self._scheduler.changed.notify_all()
+                self._slots.free += 1
+                self._slots.changed.notify_all()
 
     def _is_next(self) -> bool:
-        return min(self._scheduler.waiting, key=lambda turn: turn.due) is self
+        return min(self._slots.waiting, key=lambda turn: turn.due) is self
 
     def checkpoint(self) -> None:
         """Call this every few milliseconds. Raises `JobStopped` if stopped, and yields the slot when time is up."""
         if self.stopped:
             raise JobStopped
-        if self._scheduler.waiting and time.monotonic() - self._began > self._seconds:
-            with self._scheduler.changed:
+        if self._slots.waiting and time.monotonic() - self._began > self._time_slice:
+            with self._slots.changed:
                 due = time.monotonic() + self._delay
-                yields = any(turn.due < due for turn in self._scheduler.waiting)
+                yields = any(turn.due < due for turn in self._slots.waiting)
             if yields:
                 with self.paused():
                     pass
@@ -94,29 +97,29 @@ class Turn:
 
     def stop(self) -> None:
         """Stop the job at its next checkpoint, or at once if it waits."""
-        with self._scheduler.changed:
+        with self._slots.changed:
             self.stopped = True
-            self._scheduler.changed.notify_all()
+            self._slots.changed.notify_all()
 
 
-class JobQueue:
+class JobRunner:
     """Starts jobs, each in its own thread, and stops them."""
 
     def __init__(self, slots: int) -> None:
-        self._scheduler = Scheduler(slots)
+        self._slots = Slots(slots)
         self._jobs: set[Job] = set()
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def start(self, work: Work, *, seconds: float, interactive: bool) -> "Job":
-        """Start a job whose turns take `seconds`. Call this from the event loop."""
+    def start(self, work: Work, *, time_slice: float, interactive: bool) -> "Job":
+        """Start a job whose turns take `time_slice` seconds. Call this from the event loop."""
         if self._closed:
             raise Refused(503, "the explorer is shutting down")
         if len(self) >= MAX_JOBS:
             raise Refused(429, f"{MAX_JOBS} solves are already running; try again in a moment")
-        job = Job(work, Turn(self._scheduler, seconds, interactive=interactive), self._jobs.discard)
+        job = Job(work, Turn(self._slots, time_slice, interactive=interactive), self._jobs.discard)
         self._jobs.add(job)
         job.thread.start()
         return job
@@ -138,16 +141,19 @@ class Job:
         self._work, self._turn, self._on_end = work, turn, on_end
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._room = threading.Semaphore(MAX_UNSENT)
+        self._unsent_slots = threading.Semaphore(MAX_UNSENT)
         self.thread = threading.Thread(target=self._run, name="explorer-job", daemon=True)
-        self.stop = turn.stop
+
+    def stop(self) -> None:
+        """Stop the job at its next checkpoint, or at once if it waits."""
+        self._turn.stop()
 
     async def events(self) -> AsyncIterator[Event]:
         """The events of the job. Leaving this loop early stops the job."""
         try:
             while (event := await self._events.get()) is not None:
                 yield event
-                self._room.release()
+                self._unsent_slots.release()
         finally:
             self.stop()
 
@@ -155,7 +161,7 @@ class Job:
         try:
             with self._turn:
                 for event in self._work(self._turn.checkpoint):
-                    self._wait_for_room()
+                    self._wait_for_reader()
                     self._send(event)
         except JobStopped:
             pass
@@ -167,10 +173,10 @@ class Job:
         finally:
             self._send(None)
 
-    def _wait_for_room(self) -> None:
-        if not self._room.acquire(blocking=False):
+    def _wait_for_reader(self) -> None:
+        if not self._unsent_slots.acquire(blocking=False):
             with self._turn.paused():
-                while not self._room.acquire(timeout=POLL):
+                while not self._unsent_slots.acquire(timeout=STOP_CHECK_SECONDS):
                     if self._turn.stopped:
                         raise JobStopped
 
@@ -202,9 +208,9 @@ class JobLines(StreamingResponse):
     async def _lines(self, first: Event, later: AsyncIterator[Event]) -> AsyncIterator[str]:
         yield json.dumps(first) + "\n"
         async for event in later:
-            yield json.dumps(as_text(event)) + "\n"
+            yield json.dumps(with_base64_data(event)) + "\n"
 
 
-def as_text(event: Event) -> Event:
+def with_base64_data(event: Event) -> Event:
     """An event whose bytes are base64, as JSON needs them."""
     return event | {"data": base64.b64encode(event["data"]).decode()} if "data" in event else event

@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from equilibria.explorer import figures
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.diagnosis_stream import diagnosis_events
-from equilibria.explorer.jobs import Job, JobLines, JobQueue
+from equilibria.explorer.jobs import Job, JobLines, JobRunner
 from equilibria.explorer.requests import MAX_BYTES, Refused, parse_json, parse_request
 from equilibria.explorer.solve_stream import Problem, SolveCache, solve_events
 
@@ -36,7 +36,7 @@ FRAMES = 1  # the kind of a binary message
 MAX_STREAMS_PER_PAGE = 8
 HEAD = struct.Struct("<IIII")  # of a binary message: kind, request id, first step, number of steps
 STREAMS = {"think": solve_events, "diagnose": diagnosis_events}
-TURN_SECONDS = {"think": 0.08, "diagnose": 0.02}  # a solve on screen goes faster than its diagnosis
+TIME_SLICES = {"think": 0.08, "diagnose": 0.02}  # seconds; a solve on screen goes faster than its diagnosis
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
     "content-security-policy": (
@@ -84,7 +84,7 @@ class Explorer:
     def __init__(self, roots: Sequence[Path]) -> None:
         torch.set_num_threads(1)  # solves run in parallel, with one core each
         self.catalogue = Catalogue(roots)
-        self.jobs = JobQueue(os.cpu_count() or 1)
+        self.jobs = JobRunner(os.cpu_count() or 1)
         self._cache = SolveCache()
 
     def application(self, host: str) -> ASGIApp:
@@ -94,9 +94,9 @@ class Explorer:
                 Route("/", self._index),
                 Route("/api/nets", self._nets),
                 Route("/api/think", self._think, methods=["POST"]),
-                Route("/api/studies", self._figures),
+                Route("/api/figures", self._figures),
                 Route("/api/health", self._health),
-                Route("/studies/{number:int}/{path:path}", self._report_file),
+                Route("/figures/{number:int}/{path:path}", self._report_file),
                 WebSocketRoute("/api/live", self._live),
                 Mount("/page", StaticFiles(directory=PAGE)),
             ],
@@ -112,8 +112,7 @@ class Explorer:
         def work(checkpoint: Callable[[], None]) -> Any:
             return STREAMS[request.what](Problem(request, self.catalogue, checkpoint, self._cache))
 
-        seconds = TURN_SECONDS[request.what]
-        return self.jobs.start(work, seconds=seconds, interactive=request.what == "think")
+        return self.jobs.start(work, time_slice=TIME_SLICES[request.what], interactive=request.what == "think")
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:

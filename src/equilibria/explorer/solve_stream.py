@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -48,16 +48,10 @@ def solve_events(problem: Problem) -> Iterator[Event]:
     """Events: input, preparing (if the start takes long), opened, frames ..., done."""
     yield input_event(problem)
     start = yield from problem.start()
-    yield {
-        "event": "opened",
-        "columns": COLUMNS,
-        "places": problem.view.places(problem.instance),
-        "steps": problem.request.steps,
-        "solver": str(problem.solver),
-        "state": list(start.shape[1:]),
-    }
     began = time.monotonic()
     with torch.no_grad():
+        answer = problem.view.paint(problem.model.readout(start), problem.instance)
+        yield opened_event(problem, COLUMNS, places=answer.shape[1]) | {"state": list(start.shape[1:])}
         stepwise = problem.stepwise(start)
         yield from packets(_frame(problem, z, residual) for z, residual in trajectory(stepwise))
         solution = stepwise.result()
@@ -70,6 +64,12 @@ def input_event(problem: Problem) -> Event:
     """The first event: the input as the page draws it."""
     instance = problem.instance
     return {"event": "input", "drawing": instance.drawing, "note": instance.note, "judged": instance.judged}
+
+
+def opened_event(problem: Problem, columns: Sequence[str], *, places: int) -> Event:
+    """The event before the first frame: how frames of `columns` and of answers with `places` are to be read."""
+    solver = str(problem.solver)
+    return {"event": "opened", "columns": columns, "places": places, "steps": problem.request.steps, "solver": solver}
 
 
 def trajectory(stepwise: Stepwise) -> Iterator[tuple[Tensor, Tensor]]:

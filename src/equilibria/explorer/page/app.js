@@ -26,7 +26,7 @@ class App {
     this.dirty = true;
     attachKeys(this);
     attachSave(this);
-    onTheme(() => (state.tab === "studies" ? showFigures(this) : this.arrived()));
+    onTheme(() => (state.tab === "figures" ? showFigures(this) : this.arrived()));
     onChange((solve) => this.changed(solve));
     new ResizeObserver(() => this.arrived()).observe($("panes"));
     addEventListener("hashchange", () => location.hash !== this.hash && this.open(location.hash));
@@ -157,15 +157,15 @@ class App {
   }
 
   showTab(tab, write = true) {
-    const known = tab === "studies" && !this.frozen ? "studies" : "explore";
+    const known = tab === "figures" && !this.frozen ? "figures" : "explore";
     if (write) state.tab = known;
-    for (const name of ["explore", "studies"]) {
+    for (const name of ["explore", "figures"]) {
       $(name).hidden = name !== known;
       $(`tab-${name}`).setAttribute("aria-selected", String(name === known));
       $(`tab-${name}`).tabIndex = name === known ? 0 : -1;
     }
     for (const id of ["save", "share"]) $(id).disabled = known !== "explore";
-    if (known === "studies" && write) {
+    if (known === "figures" && write) {
       for (const pane of this.panes) pane.stop();
       showFigures(this);
     }
@@ -197,11 +197,11 @@ function attachTop(app) {
   $("theme").onclick = toggleTheme;
   $("help").onclick = () => $("keys").showModal();
   $("tab-explore").onclick = () => app.showTab("explore");
-  $("tab-studies").onclick = () => app.showTab("studies");
-  $("tab-studies").hidden = app.frozen;
+  $("tab-figures").onclick = () => app.showTab("figures");
+  $("tab-figures").hidden = app.frozen;
   document.querySelector(".tabs").onkeydown = (event) => {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    const other = state.tab === "explore" && !app.frozen ? "studies" : "explore";
+    const other = state.tab === "explore" && !app.frozen ? "figures" : "explore";
     app.showTab(other);
     $(`tab-${other}`).focus();
   };

@@ -80,11 +80,11 @@ function shown(figure, app) {
 }
 
 export async function showFigures(app) {
-  const place = $("studies");
+  const place = $("figures");
   place.replaceChildren(el("p", { className: "empty" }, "Loading …"));
   let found;
   try {
-    const [figures, nets] = await Promise.all([fetched("api/studies"), fetched("api/nets")]);
+    const [figures, nets] = await Promise.all([fetched("api/figures"), fetched("api/nets")]);
     app.updateNets(nets);
     found = figures;
   } catch (error) {

@@ -51,7 +51,7 @@ export function toHash(step) {
 export function fromHash(hash) {
   const given = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
   const number = (name, other) => (name in given && given[name] !== "" && Number.isFinite(+given[name]) ? +given[name] : other);
-  if (given.tab && given.tab !== "explore") return { tab: given.tab };
+  if (given.tab && given.tab !== "explore") return { tab: given.tab === "studies" ? "figures" : given.tab }; // older links
   if (!given.task) return {};
   const input = { ...INPUT, difficulty: number("difficulty", null), seed: number("seed", 0), flips: unpacked(given.flips ?? "") };
   for (const name of NUMBERS) input[name] = number(name, null);

@@ -22,9 +22,6 @@ class Bits(View):
         batch = Batch(bits[None, None].to(batch.x.dtype) - 0.5, parity[None], wanted.difficulty)
         return DrawnInput(batch, {"bits": to_base64(bits), "target": to_base64(parity)})
 
-    def places(self, instance: DrawnInput) -> int:
-        return instance.batch.x.shape[-1]
-
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return with_error_bit(prediction.softmax(1)[:, 1], prediction.argmax(1) != instance.batch.y)
 

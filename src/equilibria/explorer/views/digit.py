@@ -48,9 +48,6 @@ class Digit(View):
         }
         return DrawnInput(Batch(x, y, wanted.difficulty), drawing)
 
-    def places(self, instance: DrawnInput) -> int:
-        return 10
-
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return (255 * prediction.softmax(1).nan_to_num(0)).round().to(torch.uint8)
 

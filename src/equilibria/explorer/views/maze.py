@@ -55,9 +55,6 @@ class Maze(View):
         note = NO_PATH if not found.number else SEVERAL_PATHS if found.number > 1 else ""
         return DrawnInput(Batch(x[None], y[None], wanted.difficulty), drawing, note, found.number == 1)
 
-    def places(self, instance: DrawnInput) -> int:
-        return instance.drawing["side"] ** 2
-
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         on = prediction.softmax(1)[:, 1:]  # (rows, 1, h, w)
         wrong = self._wrong(prediction, instance)[:, None].float()

@@ -38,9 +38,6 @@ class Numbers(View):
     def flipped(self, batch: Batch, wanted: Input) -> Batch:
         """The batch with the signs of `wanted.flips` changed."""
 
-    def places(self, instance: DrawnInput) -> int:
-        return instance.batch.y.numel()
-
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return as_levels(prediction.flatten(1), instance.drawing["scale"])
 

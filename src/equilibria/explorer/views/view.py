@@ -40,8 +40,7 @@ class View(ABC):
 
     def data(self) -> dict[str, Any]:
         """The JSON that the page receives."""
-        names = ("title", "drawing", "word", "unit", "lowest", "highest", "stride", "first", "seed", "edits")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in View.__annotations__}
 
     def check(self, task: Task, wanted: Input) -> None:
         """Raise `Refused` if the task has no such input, or if it is too large."""
@@ -60,12 +59,8 @@ class View(ABC):
         """Create the input that a page describes."""
 
     @abstractmethod
-    def places(self, instance: DrawnInput) -> int:
-        """The number of bytes of an answer."""
-
-    @abstractmethod
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
-        """Answers as bytes: (rows, ...) -> (rows, places) uint8."""
+        """Answers as bytes: (rows, ...) -> (rows, places) uint8, one for each place of the drawing."""
 
     @abstractmethod
     def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
