@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction import (
@@ -22,13 +22,13 @@ from equilibria.reproduction import (
     Measure,
     Part,
     Place,
-    Planned,
+    PlannedMeasurement,
     Row,
     Scale,
 )
 from equilibria.reproduction.engine.claims import difference, judge
 from equilibria.reproduction.engine.drawing import figure
-from equilibria.reproduction.engine.figure import every, values
+from equilibria.reproduction.engine.figure import plan_all, values
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import figure_net, in_way
 from equilibria.solvers import Anderson
@@ -77,11 +77,11 @@ class Small(Figure):
     name = "small"
     places = (Place(Part.FIGURE, 0),)
     title = "A <small> figure"
-    setting = "Three nets & two measures."
+    setup = "Three nets & two measures."
     rate: float = 1e-3
     measures: tuple[Measure, ...] = (Profile((8,), 6, 2, 6, (4,)), Slow())
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         base = scale.strings
         changed = replace(base, seed=1, optim=replace(base.optim, lr=self.rate))
         nets = [
@@ -89,9 +89,9 @@ class Small(Figure):
             figure_net(Category.UNROLL, changed),
             figure_net(Category.SOLVER, in_way(base, Category.SOLVER, through=Anderson(memory=3))),
         ]
-        return every(nets, *self.measures)
+        return plan_all(nets, *self.measures)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, axes = figure()
         axes[0, 0].plot(values(rows, "alignment"))
         return drawn

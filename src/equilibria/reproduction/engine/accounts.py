@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from equilibria.reproduction.engine.figure import FigureNet, Planned
+from equilibria.reproduction.engine.figure import FigureNet, PlannedMeasurement
 from equilibria.reproduction.engine.store import Block, Store
 from equilibria.reproduction.measures.profile import SEED
 
@@ -52,7 +52,7 @@ class Cost:
         return self.training + self.measuring
 
 
-def trained_nets(store: Store, plan: Iterable[Planned]) -> list[TrainedNet]:
+def trained_nets(store: Store, plan: Iterable[PlannedMeasurement]) -> list[TrainedNet]:
     """The trained nets of a plan, each once."""
     nets = {planned.net.id: planned.net for planned in plan}
     runs = [(net, store.run(net.recipe)) for net in nets.values()]

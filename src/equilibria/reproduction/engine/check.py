@@ -13,7 +13,7 @@ from equilibria.io.files import DamagedFile
 from equilibria.io.folders import read_config
 from equilibria.reproduction.engine.claims import Claim, Verdict
 from equilibria.reproduction.engine.compare import Row, differences
-from equilibria.reproduction.engine.figure import Figure, Planned
+from equilibria.reproduction.engine.figure import Figure, PlannedMeasurement
 from equilibria.reproduction.engine.measure import Failure, measure_all
 from equilibria.reproduction.engine.run import MeasuringProgress, OnReproduction, ignore
 from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns
@@ -21,7 +21,7 @@ from equilibria.reproduction.scales import Scale
 from equilibria.training._sweep import available_cores
 
 CLAIM_TOLERANCE = 1e-6  # claims are computed from recorded rows
-Recorded = dict[Key, tuple[Planned, Block]]
+Recorded = dict[Key, tuple[PlannedMeasurement, Block]]
 
 
 @dataclass
@@ -88,7 +88,7 @@ def check(
     return checked
 
 
-def _recorded(store: Store, figure: Figure, plan: Sequence[Planned], wrong: list[str]) -> Recorded:
+def _recorded(store: Store, figure: Figure, plan: Sequence[PlannedMeasurement], wrong: list[str]) -> Recorded:
     """The blocks of a figure that can be re-measured. What is missing or does not fit is added to `wrong`."""
     untrained = {recipe.id for recipe in store.missing(plan)}
     labels = {planned.net.id: planned.net.label for planned in plan}
@@ -115,7 +115,7 @@ def _recorded(store: Store, figure: Figure, plan: Sequence[Planned], wrong: list
     return found
 
 
-def _weights(store: Store, planned: Planned) -> str:
+def _weights(store: Store, planned: PlannedMeasurement) -> str:
     """The digest that the net's own configuration gives; reading the net checks the file against it."""
     try:
         return read_config(store.run(planned.net.recipe).folder)["weights"]["sha256"]
@@ -126,7 +126,7 @@ def _weights(store: Store, planned: Planned) -> str:
 def _cheapest(recorded: Mapping[str, Recorded], sample: int) -> Recorded:
     """The cheapest block of each figure, then the second cheapest of each, and so on, up to `sample`."""
 
-    def seconds(one: tuple[Key, tuple[Planned, Block]]) -> float:
+    def seconds(one: tuple[Key, tuple[PlannedMeasurement, Block]]) -> float:
         return one[1][1].seconds
 
     queues = [sorted(blocks.items(), key=seconds) for blocks in recorded.values()]
@@ -138,7 +138,7 @@ def _cheapest(recorded: Mapping[str, Recorded], sample: int) -> Recorded:
     return chosen
 
 
-def _differences(planned: Planned, block: Block, found: Block | Failure) -> list[str]:
+def _differences(planned: PlannedMeasurement, block: Block, found: Block | Failure) -> list[str]:
     if isinstance(found, Failure):
         return [f"{planned}: {found}"]
     errors = not planned.net.recipe.task.higher_is_better

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 from scipy.stats import norm
 
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
@@ -27,15 +27,15 @@ STYLE: Any = {
 }
 
 
-def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Canvas, np.ndarray]:
+def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Drawing, np.ndarray]:
     """Return an empty drawing with (rows, columns) axes."""
     with rc_context(STYLE):
-        made = Canvas(figsize=(width * columns, height * rows), layout="constrained")
+        made = Drawing(figsize=(width * columns, height * rows), layout="constrained")
         axes = made.subplots(rows, columns, squeeze=False)
     return made, axes
 
 
-def save(drawn: Canvas, stem: Path) -> None:
+def save(drawn: Drawing, stem: Path) -> None:
     """Write stem.svg and stem.png. Equal drawings become equal files."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
@@ -44,7 +44,7 @@ def save(drawn: Canvas, stem: Path) -> None:
         drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
 
 
-def caption(drawn: Canvas, text: str) -> None:
+def caption(drawn: Drawing, text: str) -> None:
     """Write a sentence below a drawing: what the paper says about it."""
     with rc_context(STYLE):
         drawn.supxlabel(text, fontsize=8, color="#555555")
@@ -101,7 +101,7 @@ def scatter(
             trend(axis, there.tolist(), up.tolist(), colour)
 
 
-def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Canvas:
+def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Drawing:
     """Draw a table."""
     widths = [max(len(str(row[i])) for row in (header, *cells)) for i in range(len(header))]
     drawn, axes = figure(width=0.085 * sum(widths) + 0.3 * len(widths), height=0.32 * (len(cells) + 2))

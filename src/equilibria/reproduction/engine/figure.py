@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.io.describe import fingerprint
 from equilibria.model import EquilibriumModel
@@ -79,7 +79,7 @@ CONFIGURATION = ("depth", "weight_norm", "norm", "rate", "seed")  # columns that
 class Measure(ABC):
     """A frozen dataclass of plain numbers and words: one repeatable measurement of one net."""
 
-    version: ClassVar[int] = 1  # raise it when the same settings give other rows
+    version: ClassVar[int] = 1  # increment it when the same settings produce different rows
 
     @property
     @abstractmethod
@@ -101,7 +101,7 @@ class Measure(ABC):
         return fingerprint(self.settings)
 
 
-class Planned(NamedTuple):
+class PlannedMeasurement(NamedTuple):
     """One measurement that a figure needs."""
 
     net: FigureNet
@@ -150,7 +150,7 @@ class Figure(ABC):
     name: ClassVar[str]  # of its folder in results/<scale>
     places: ClassVar[tuple[Place, ...]]
     title: ClassVar[str]
-    setting: ClassVar[str]  # a sentence or two on what is done
+    setup: ClassVar[str]  # a sentence or two on what is done
 
     @property
     def place(self) -> str:
@@ -158,11 +158,11 @@ class Figure(ABC):
         return ", and ".join(map(str, self.places))
 
     @abstractmethod
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         """List the nets that are measured, and how."""
 
     @abstractmethod
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         """Draw the figure."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class Figure(ABC):
         return None
 
 
-class Cells(NamedTuple):
+class TableContent(NamedTuple):
     """A table."""
 
     header: Sequence[str]
@@ -186,10 +186,10 @@ class TableFigure(Figure):
     """A figure that is a table."""
 
     @abstractmethod
-    def cells(self, rows: Sequence[Row]) -> Cells:
+    def cells(self, rows: Sequence[Row]) -> TableContent:
         """Fill the table."""
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         """Draw the table."""
         return table(*self.cells(rows), title=self.title)
 
@@ -202,12 +202,12 @@ class Points(NamedTuple):
     points: list[dict[str, Any]]  # each with net, x, y, label
 
 
-def every(nets: Sequence[FigureNet], *measures: Measure) -> list[Planned]:
+def plan_all(nets: Sequence[FigureNet], *measures: Measure) -> list[PlannedMeasurement]:
     """Plan every measurement of every net."""
-    return [Planned(net, measure) for net in nets for measure in measures]
+    return [PlannedMeasurement(net, measure) for net in nets for measure in measures]
 
 
-def pick(rows: Sequence[Row], **columns: Any) -> list[Row]:
+def select(rows: Sequence[Row], **columns: Any) -> list[Row]:
     """Return the rows with these values; a tuple allows each of its values."""
 
     def fits(row: Row) -> bool:
@@ -229,7 +229,7 @@ def numbers(column: Sequence[float | None]) -> list[float]:
     return [math.nan if one is None else one for one in column]
 
 
-def by(rows: Sequence[Row], name: str) -> Iterator[tuple[Any, list[Row]]]:
+def group_by(rows: Sequence[Row], name: str) -> Iterator[tuple[Any, list[Row]]]:
     """Group rows by a column, in the order in which its values first appear."""
     for value in dict.fromkeys(row[name] for row in rows):
-        yield value, pick(rows, **{name: value})
+        yield value, select(rows, **{name: value})

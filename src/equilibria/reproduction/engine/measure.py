@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from equilibria.reproduction.engine.figure import Planned
+from equilibria.reproduction.engine.figure import PlannedMeasurement
 from equilibria.reproduction.engine.store import Block, Key, Store
 from equilibria.training import Run
 from equilibria.training.events import OnProgress
@@ -17,7 +17,7 @@ class Failure(str):
 
 
 def measure_all(
-    store: Store, planned: Mapping[Key, Planned], *, workers: int, stop: threading.Event | None = None
+    store: Store, planned: Mapping[Key, PlannedMeasurement], *, workers: int, stop: threading.Event | None = None
 ) -> Iterator[tuple[Key, Block | Failure]]:
     """Yield each measurement when it is made, until `stop` is set."""
     keys = list(planned)
@@ -31,7 +31,7 @@ def measure_all(
             yield key, Failure(end.reason)
 
 
-def measure_block(folder: Path, planned: Planned) -> Block:
+def measure_block(folder: Path, planned: PlannedMeasurement) -> Block:
     """Measure the trained net in `folder`."""
     run, (net, measure) = Run(folder), planned
     begin = time.process_time()  # the load of the machine does not count
@@ -40,6 +40,6 @@ def measure_block(folder: Path, planned: Planned) -> Block:
     return Block(net.id, run.summary["weights"], measure.id, measure.settings, rows, seconds)
 
 
-def _measure_job(on_progress: OnProgress, folder: Path, planned: Planned) -> Block:
+def _measure_job(on_progress: OnProgress, folder: Path, planned: PlannedMeasurement) -> Block:
     del on_progress  # a measurement is too short to report on
     return measure_block(folder, planned)

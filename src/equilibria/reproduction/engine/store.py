@@ -21,7 +21,7 @@ from typing import Any
 from equilibria.io.files import DamagedFile, write_atomically
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict
 from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Figure, Planned
+from equilibria.reproduction.engine.figure import Figure, PlannedMeasurement
 from equilibria.training import Recipe, Run, find_runs
 
 FORMAT = 2  # of rows.json, claims.json and points.json
@@ -68,12 +68,12 @@ class Store:
         own = Run(self.nets / recipe.id)
         return own if own.finished or recipe.id not in self.shipped else self.shipped[recipe.id]
 
-    def missing(self, plan: Iterable[Planned]) -> list[Recipe]:
+    def missing(self, plan: Iterable[PlannedMeasurement]) -> list[Recipe]:
         """Return the recipes that have not been trained yet, each once."""
         recipes = {planned.net.id: planned.net.recipe for planned in plan}
         return [recipe for recipe in recipes.values() if not self.run(recipe).finished]
 
-    def keys(self, plan: Iterable[Planned]) -> dict[Key, Planned]:
+    def keys(self, plan: Iterable[PlannedMeasurement]) -> dict[Key, PlannedMeasurement]:
         """Return the different measurements of a plan of trained nets, each once."""
         return {(planned.net.id, self._weights_of(planned.net.recipe), planned.measure.id): planned for planned in plan}
 
@@ -170,7 +170,7 @@ def write_if_new(path: Path, content: bytes) -> None:
         write_atomically(path, content)
 
 
-def add_net_columns(plan: Sequence[Planned], blocks: Iterable[Block]) -> list[Row]:
+def add_net_columns(plan: Sequence[PlannedMeasurement], blocks: Iterable[Block]) -> list[Row]:
     """Return the rows of a plan, each with the columns of its net."""
     known = {(block.net, block.measure): block for block in blocks}
     rows = []

@@ -5,12 +5,21 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, judge, rank_correlation
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, caption, figure, probit_axis, scatter
-from equilibria.reproduction.engine.figure import Figure, FigureNet, Planned, Points, by, every, pick, values
+from equilibria.reproduction.engine.figure import (
+    Figure,
+    FigureNet,
+    PlannedMeasurement,
+    Points,
+    group_by,
+    plan_all,
+    select,
+    values,
+)
 from equilibria.reproduction.figures._prefix_sums import as_points, averaged
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category
@@ -49,19 +58,19 @@ class ErrorByAlignment(Figure):
         """The difficulties that training used."""
         return tuple(one for one in self.difficulties if one not in self.harder)
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         count = scale.trial.vectors
         steps = (min(STEPS, scale.trial.steps),) * len(self.difficulties)
-        return every(
+        return plan_all(
             self.nets(scale), Profile(self.difficulties, count, scale.trial.restarts, min(ALIGNED, count), steps)
         )
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((left, right),) = figure(2)
         for axis, hard in ((left, False), (right, True)):
             groups = [
                 (LABELS[category], values(nets, "alignment"), values(nets, "error"))
-                for category, nets in by(self.averages(rows, hard=hard), "category")
+                for category, nets in group_by(self.averages(rows, hard=hard), "category")
             ]
             scatter(axis, groups, y_transform=np.asarray, trends=False)
             constants = values(self._part(rows, hard=hard), "constant")
@@ -123,7 +132,7 @@ class ErrorByAlignment(Figure):
         return [net | {"error": self.error_of(net["score"])} for net in nets]
 
     def _part(self, rows: Sequence[Row], *, hard: bool) -> list[Row]:
-        return pick(rows, difficulty=self.harder if hard else self.easy, budget="large")
+        return select(rows, difficulty=self.harder if hard else self.easy, budget="large")
 
 
 def _rounded(alignments: Sequence[float]) -> list[float]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from equilibria.nets import Feedforward
-from equilibria.reproduction.engine.figure import FigureNet, Planned
+from equilibria.reproduction.engine.figure import FigureNet, PlannedMeasurement
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
@@ -37,6 +37,8 @@ def with_broyden(scale: Scale, net: FigureNet, size: int, steps: int) -> Profile
     return replace(profile(scale, net, size), steps=(steps,), solver="broyden", each=True)
 
 
-def at_large_budget(scale: Scale, categories: tuple[Category, ...], *sizes: int) -> list[Planned]:
+def at_large_budget(scale: Scale, categories: tuple[Category, ...], *sizes: int) -> list[PlannedMeasurement]:
     """Plan the nets of some categories at some sizes."""
-    return [Planned(net, profile(scale, net, size)) for net in maze_nets(scale, *categories) for size in sizes]
+    return [
+        PlannedMeasurement(net, profile(scale, net, size)) for net in maze_nets(scale, *categories) for size in sizes
+    ]

@@ -5,14 +5,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import FEWEST, STRONG, Claim, Source, in_words, judge, rank_correlation
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import figure, probit, probit_axis, scatter
-from equilibria.reproduction.engine.figure import CONFIGURATION, Planned, by, every, in_plain_words, pick, values
+from equilibria.reproduction.engine.figure import (
+    CONFIGURATION,
+    PlannedMeasurement,
+    group_by,
+    in_plain_words,
+    plan_all,
+    select,
+    values,
+)
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
@@ -38,20 +46,23 @@ def as_trained(scale: Scale) -> Profile:
     return Profile(LENGTHS, scale.trial.strings, scale.trial.restarts, scale.trial.strings)
 
 
-def at_large_budget(scale: Scale, *categories: Category) -> list[Planned]:
+def at_large_budget(scale: Scale, *categories: Category) -> list[PlannedMeasurement]:
     """Plan the large budget for nets of some categories, with single examples for nets from mixed starts."""
-    return [Planned(net, large(scale, each=net.category is Category.MIXED)) for net in string_nets(scale, *categories)]
+    return [
+        PlannedMeasurement(net, large(scale, each=net.category is Category.MIXED))
+        for net in string_nets(scale, *categories)
+    ]
 
 
-def at_both_budgets(scale: Scale, *categories: Category) -> list[Planned]:
+def at_both_budgets(scale: Scale, *categories: Category) -> list[PlannedMeasurement]:
     """Plan the large budget and the budget of the training."""
-    return at_large_budget(scale, *categories) + every(string_nets(scale, *categories), as_trained(scale))
+    return at_large_budget(scale, *categories) + plan_all(string_nets(scale, *categories), as_trained(scale))
 
 
 def averaged(rows: Sequence[Row], *names: str) -> list[Row]:
     """Return one row per net, with means over difficulties."""
     means = []
-    for _, group in by(rows, "net"):
+    for _, group in group_by(rows, "net"):
         kept = ("net", "category", "label", *CONFIGURATION)
         facts = {name: group[0][name] for name in kept if name in group[0]}
         means.append(facts | {name: sum(values(group, name)) / len(group) for name in names})
@@ -64,27 +75,27 @@ def paired(rows: Sequence[Row], category: Category, baseline: Category, name: st
     def configuration(row: Row) -> tuple:
         return tuple(row[column] for column in CONFIGURATION)
 
-    base = {configuration(row): row for row in pick(rows, category=baseline)}
-    pairs = [(row, base[configuration(row)]) for row in pick(rows, category=category) if configuration(row) in base]
+    base = {configuration(row): row for row in select(rows, category=baseline)}
+    pairs = [(row, base[configuration(row)]) for row in select(rows, category=category) if configuration(row) in base]
     return values([row for row, _ in pairs], name), values([row for _, row in pairs], name)
 
 
 def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[Category, str], *, x: str = "alignment") -> None:
     """Draw accuracy against AA on probit axes, with the trend of each category."""
-    shown = [(label, pick(nets, category=category)) for category, label in labels.items()]
+    shown = [(label, select(nets, category=category)) for category, label in labels.items()]
     scatter(axis, [(label, values(group, x), values(group, "partial_score")) for label, group in shown])
     probit_axis(axis, "x", "AA score")
     probit_axis(axis, "y", "right bits")
     axis.set_ylim(*BIT_LIMITS)
 
 
-def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Canvas:
+def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing:
     """Draw a row of panels for each length, with the training's budget on the left and a large one on the right."""
     drawn, axes = figure(2, len(LENGTHS), width=4.2, height=2.5)
     for length, (left, right) in zip(LENGTHS, axes, strict=True):
         trained = " (as in training)" if length == TRAINED_ON else ""
         for axis, budget in ((left, "training"), (right, "large")):
-            scatter_of_nets(axis, pick(rows, difficulty=length, budget=budget), labels)
+            scatter_of_nets(axis, select(rows, difficulty=length, budget=budget), labels)
             axis.set_title(f"{length} bits{trained}, {budget} budget")
             axis.set_xlim(*AA_LIMITS)
     axes[0, 0].legend(fontsize=6)
@@ -93,8 +104,8 @@ def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Canvas:
 
 def both_budgets(rows: Sequence[Row], name: str, **columns: Any) -> tuple[list[float], list[float]]:
     """Return one column of every net, averaged over lengths: with the large budget, and with the training's."""
-    chosen = pick(rows, **columns)
-    large, small = ({net["net"]: net[name] for net in averaged(pick(chosen, budget=b), name)} for b in BUDGETS)
+    chosen = select(rows, **columns)
+    large, small = ({net["net"]: net[name] for net in averaged(select(chosen, budget=b), name)} for b in BUDGETS)
     nets = [net for net in large if net in small]
     return [large[net] for net in nets], [small[net] for net in nets]
 
@@ -125,7 +136,7 @@ def of_the_deepest(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Esti
     depths = {row["trained_at"] for row in rows}
     if len(depths) < 2:
         return ""
-    found = estimate(pick(rows, trained_at=max(depths)))
+    found = estimate(select(rows, trained_at=max(depths)))
     return f"Nets trained with {max(depths)} steps alone: {in_words(found)}."
 
 
@@ -146,7 +157,7 @@ def accuracy_rises(
     def correlation(nets: Sequence[Row], alignment: str = alignment) -> Estimate:
         return rank_correlation(values(nets, alignment), values(nets, accuracy))
 
-    groups = [(category, group) for category, group in by(nets, "category") if len(group) >= FEWEST]
+    groups = [(category, group) for category, group in group_by(nets, "category") if len(group) >= FEWEST]
     alone = ", ".join(f"{in_plain_words(category)} {in_words(correlation(group))}" for category, group in groups)
     remarks = []
     if len(groups) > 1:

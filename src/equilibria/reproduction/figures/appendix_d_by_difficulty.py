@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, correlation_gain, difference, judge, mean
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, pick
+from equilibria.reproduction.engine.figure import Figure, Part, Place, PlannedMeasurement, Points, select
 from equilibria.reproduction.figures._prefix_sums import (
     LENGTHS,
     LONGER,
@@ -33,21 +33,21 @@ class ByDifficulty(Figure):
     name = "by_difficulty"
     places = (Place(Part.APPENDIX, "D"),)
     title = "The correlation at each length, with the training's budget and with a large one"
-    setting = (
+    setup = (
         "The prefix-sum nets of Figure 4 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         return at_both_budgets(scale, *WAYS)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn = grid_of_nets(rows, LABELS)
         caption(drawn, "Paper: the correlation is more apparent with a very large budget, and persists at all lengths.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        large = [pick(rows, difficulty=length, budget="large") for length in LENGTHS]
+        large = [select(rows, difficulty=length, budget="large") for length in LENGTHS]
         found = [
             accuracy_rises(
                 f"accuracy_rises_{length}",
@@ -95,5 +95,5 @@ class ByDifficulty(Figure):
         return found
 
     def points(self, rows: Sequence[Row]) -> Points:
-        nets = averaged(pick(rows, budget="large", difficulty=LONGER), "alignment", "partial_score")
+        nets = averaged(select(rows, budget="large", difficulty=LONGER), "alignment", "partial_score")
         return Points("AA score, longer strings", "share of right bits", as_points(nets))

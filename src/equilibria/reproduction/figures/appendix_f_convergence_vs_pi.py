@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by
+from equilibria.reproduction.engine.figure import Figure, Part, Place, PlannedMeasurement, group_by
 from equilibria.reproduction.figures._prefix_sums import SolvedString, at_large_budget, of_the_deepest, solved_strings
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
@@ -32,16 +32,16 @@ class ConvergenceVsPathIndependence(Figure):
     name = "convergence_vs_pi"
     places = (Place(Part.APPENDIX, "F"),)
     title = "Convergence is not needed for path independence"
-    setting = (
+    setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after at most 512 Anderson "
         "steps: the AA score of each, the distance between its last two states, and whether all its bits are right. "
         "A string has converged when its relative residual is below 1e-4."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         return at_large_budget(scale, Category.MIXED)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=6.4, height=4.6)
         found = solved_strings(rows)
         top = 2 * max((one.last_step for one in found if math.isfinite(one.last_step)), default=1.0)
@@ -127,7 +127,7 @@ def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Test, are:
     """Judge the share of the strings in one group that are also in another."""
 
     def share(rows: Sequence[Row]) -> Estimate:
-        nets = [[one for one in solved_strings(net) if among(one)] for _, net in by(rows, "net")]
+        nets = [[one for one in solved_strings(net) if among(one)] for _, net in group_by(rows, "net")]
         return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
 
     return judge(claim_id, statement, share(rows), remark=of_the_deepest(rows, share), **words)

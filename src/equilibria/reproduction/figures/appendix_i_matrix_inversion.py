@@ -21,7 +21,7 @@ class Inversion(ErrorByAlignment):
     name = "matrix_inversion"
     places = (Place(Part.APPENDIX, "I"),)
     title = "Matrix inversion: path independence and error on harder matrices"
-    setting = "Dense residual cells, 20x20 matrices; squared error per element. Trained at c = 0.5, harder: 0.1."
+    setup = "Dense residual cells, 20x20 matrices; squared error per element. Trained at c = 0.5, harder: 0.1."
     difficulties = (0.5, 0.1)
     harder = (0.1,)
     error = "error per element"

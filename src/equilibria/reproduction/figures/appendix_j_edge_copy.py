@@ -16,7 +16,7 @@ class EdgeCopying(ErrorByAlignment):
     name = "edge_copy"
     places = (Place(Part.APPENDIX, "J"),)
     title = "Edge copy: path independence and error on larger graphs"
-    setting = "Graph cells trained on complete graphs of 2 to 10 nodes; squared error per edge, at 10 and at 15 nodes."
+    setup = "Graph cells trained on complete graphs of 2 to 10 nodes; squared error per edge, at 10 and at 15 nodes."
     difficulties = (10, 15)
     harder = (15,)
     error = "error per edge"

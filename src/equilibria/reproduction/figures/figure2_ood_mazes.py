@@ -3,13 +3,22 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, in_plain_words, pick, values
+from equilibria.reproduction.engine.figure import (
+    Figure,
+    Part,
+    Place,
+    PlannedMeasurement,
+    group_by,
+    in_plain_words,
+    select,
+    values,
+)
 from equilibria.reproduction.figures._mazes import SIZES, TRAINED_ON, at_large_budget
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
@@ -26,17 +35,17 @@ class MazesBySize(Figure):
     name = "ood_mazes"
     places = (Place(Part.FIGURE, 2, "left"),)
     title = "Weight-tied nets that see their input at every step solve larger mazes"
-    setting = (
+    setup = (
         "Nets trained on 9x9 mazes; steps at test 50, 100, 400, 600 and 800 for sizes 9 to 59, as in the paper. A maze "
         "counts only if every pixel is right."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         return at_large_budget(scale, (*TIED, *OTHERS), *SIZES)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=6.0)
-        for i, (category, nets) in enumerate(by(rows, "category")):
+        for i, (category, nets) in enumerate(group_by(rows, "category")):
             style = "-" if category in TIED else "--"
             # Lines of equally accurate nets are drawn beside each other.
             places = [SIZES.index(row["difficulty"]) + 0.03 * (i - (len(TIED) + len(OTHERS)) / 2) for row in nets]
@@ -68,7 +77,7 @@ class MazesBySize(Figure):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []
         for category in (*TIED, *OTHERS):
-            (row,) = pick(rows, category=category, difficulty=HARDER)
+            (row,) = select(rows, category=category, difficulty=HARDER)
             solved = _solved(row)
             what, label = f"{{}} of {HARDER}x{HARDER} mazes solved", in_plain_words(category)
             if category in TIED:

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, size_of
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure, least_squares, probit
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, PlannedMeasurement, Points, select, values
 from equilibria.reproduction.figures._prefix_sums import (
     accuracy_rises,
     as_points,
@@ -35,16 +35,16 @@ class Interventions(Figure):
     name = "interventions"
     places = (Place(Part.FIGURE, 3, "right"),)
     title = "Promoting path independence improves generalisation, and penalising it does the opposite"
-    setting = (
+    setup = (
         "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
         "steps in place of 6, 32 to 64 in place of 32), and with a penalty on alignment; AA and the share of right "
         "bits, averaged over 16 to 256 bits, after 512 Anderson steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         return at_large_budget(scale, *LABELS)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=5.6, height=4.4)
         scatter_of_nets(axis, self._nets(rows), LABELS)
         axis.legend(fontsize=7)
@@ -97,7 +97,7 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
         what=f"{number} changes by {{}}, in the mean over pairs of nets",
         paper="rises" if raises else "falls",
         remark=" ".join(
-            f"Depth {depth}: {in_words(change(pick(nets, depth=depth)))}."
+            f"Depth {depth}: {in_words(change(select(nets, depth=depth)))}."
             for depth in sorted({net["depth"] for net in nets})
         ),
     )
@@ -106,7 +106,7 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
 def _on_the_line(nets: Sequence[Row]) -> Claim:
     """The distance of the penalised nets from the trend of the baseline, in normal quantiles of right bits."""
     (x, y), (there, up) = (
-        [probit(values(pick(nets, category=category), name)) for name in DRAWN]
+        [probit(values(select(nets, category=category), name)) for name in DRAWN]
         for category in (Category.UNROLL, Category.PENALTY)
     )
     slope, height = least_squares(x.tolist(), y.tolist()) or (math.nan, math.nan)

@@ -2,12 +2,22 @@
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge
 from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure, probit_axis, scatter
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, by, in_plain_words, pick, values
+from equilibria.reproduction.engine.figure import (
+    Figure,
+    Part,
+    Place,
+    PlannedMeasurement,
+    Points,
+    group_by,
+    in_plain_words,
+    select,
+    values,
+)
 from equilibria.reproduction.figures._mazes import at_large_budget as mazes_at_large_budget
 from equilibria.reproduction.figures._prefix_sums import accuracy_rises, as_points, at_large_budget, averaged, paired
 from equilibria.reproduction.figures.figure2_ood_mazes import OTHERS
@@ -28,20 +38,20 @@ class Correlation(Figure):
     name = "correlation"
     places = (Place(Part.FIGURE, 4),)
     title = "Path independent nets generalise to harder problems"
-    setting = (
+    setup = (
         "Prefix sums: nets of two depths, with and without weight norm, at three rates, in three ways to solve and "
         "differentiate; AA and the share of right bits, averaged over 16 to 256 bits, after 512 Anderson steps. "
         "Mazes: nets of all categories at 13x13 and 25x25; the shallow ones at their best number of steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         return [*at_large_budget(scale, *WAYS), *mazes_at_large_budget(scale, MAZE_CATEGORIES, 13, 25)]
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((left, right),) = figure(2, width=5.0, height=4.0)
         groups = [
             (LABELS[category], values(nets, "alignment"), values(nets, "partial_score"))
-            for category, nets in by(self._strings(rows), "category")
+            for category, nets in group_by(self._strings(rows), "category")
         ]
         scatter(left, groups)
         left.set_title("prefix sums, 16 to 256 bits")
@@ -49,7 +59,7 @@ class Correlation(Figure):
             right,
             [
                 (in_plain_words(category), values(nets, "alignment"), values(nets, "score"))
-                for category, nets in by(pick(rows, task=Mazes.__name__), "category")
+                for category, nets in group_by(select(rows, task=Mazes.__name__), "category")
             ],
             trends=False,
         )
@@ -69,12 +79,12 @@ class Correlation(Figure):
                 f"on prefix sums, {LABELS[category]}: accuracy rises strongly with path independence",
                 nets,
             )
-            for category, nets in by(strings, "category")
+            for category, nets in group_by(strings, "category")
         ]
         together = "on prefix sums the correlation is strong over nets of all three ways together"
         found.append(accuracy_rises("strings_all", together, strings))
         # Sizes of one net are no nets of their own.
-        mazes = averaged(pick(rows, task=Mazes.__name__), "alignment", "centred", "score")
+        mazes = averaged(select(rows, task=Mazes.__name__), "alignment", "centred", "score")
         tied = [net for net in mazes if net["category"] not in OTHERS]
         rises = "on mazes accuracy rises strongly with path independence"
         found.append(accuracy_rises("mazes_all", rises, mazes, accuracy="score"))
@@ -114,4 +124,4 @@ class Correlation(Figure):
         return Points("AA score", "share of right bits", as_points(self._strings(rows)))
 
     def _strings(self, rows: Sequence[Row]) -> list[Row]:
-        return averaged(pick(rows, task=PrefixSum.__name__), "alignment", "partial_score", "score")
+        return averaged(select(rows, task=PrefixSum.__name__), "alignment", "partial_score", "score")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, judge, mean, share
 from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Cells, Part, Place, Planned, TableFigure, pick
+from equilibria.reproduction.engine.figure import Part, Place, PlannedMeasurement, TableContent, TableFigure, select
 from equilibria.reproduction.figures._mazes import TRAINED_ON, with_broyden
 from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
@@ -24,21 +24,21 @@ class TrainingConvergence(TableFigure):
     name = "training_convergence"
     places = (Place(Part.TABLE, 2),)
     title = "Convergence in training is not needed for path independence"
-    setting = (
+    setup = (
         "Maze nets that were unrolled first and then trained with one of two implicit gradients. Broyden's method, 40 "
         "steps at 9x9 and 400 at 25x25. Residuals are absolute norms: their median over mazes in the table, and their "
         "mean in the claims."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
         steps = [min(most, large) for most, large in zip(STEPS, scale.trial.maze_steps[::2], strict=False)]
         return [
-            Planned(net, with_broyden(scale, net, size, budget))
+            PlannedMeasurement(net, with_broyden(scale, net, size, budget))
             for net in maze_nets(scale, *PAPER)
             for size, budget in zip((TRAINED_ON, HARDER), steps, strict=True)
         ]
 
-    def cells(self, rows: Sequence[Row]) -> Cells:
+    def cells(self, rows: Sequence[Row]) -> TableContent:
         header = [
             "gradient",
             "",
@@ -46,7 +46,7 @@ class TrainingConvergence(TableFigure):
         ]
         cells = []
         for category, published in PAPER.items():
-            ours = [pick(rows, category=category, difficulty=size)[0] for size in (TRAINED_ON, HARDER)]
+            ours = [select(rows, category=category, difficulty=size)[0] for size in (TRAINED_ON, HARDER)]
             cells.append([LABELS[category], "paper", *(f"{number:g}" for pair in published for number in pair)])
             cells.append(
                 [
@@ -57,12 +57,12 @@ class TrainingConvergence(TableFigure):
                     *(_number(100 * row["score"], ".4g") for row in ours),
                 ]
             )
-        return Cells(header, cells)
+        return TableContent(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []
         for category, (residuals, alignments, accuracies) in PAPER.items():
-            (easy,), (hard,) = (pick(rows, category=category, difficulty=size) for size in (TRAINED_ON, HARDER))
+            (easy,), (hard,) = (select(rows, category=category, difficulty=size) for size in (TRAINED_ON, HARDER))
             solved = share(round(hard["score"] * hard["examples"]), hard["examples"])
             aligned, left = mean(hard["alignment_each"]), mean(easy["last_step_each"])
             unconverged = "has not converged at the size and the budget of training"
