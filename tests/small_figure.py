@@ -22,13 +22,13 @@ from equilibria.reproduction import (
     Measure,
     Part,
     Place,
-    PlannedMeasurement,
     Row,
     Scale,
 )
 from equilibria.reproduction.engine.claims import difference, judge
 from equilibria.reproduction.engine.drawing import figure
-from equilibria.reproduction.engine.figure import plan_all, values
+from equilibria.reproduction.engine.figure import Plan, plan_all
+from equilibria.reproduction.engine.rows import values
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import figure_net, in_way
 from equilibria.solvers import Anderson
@@ -81,7 +81,7 @@ class Small(Figure):
     rate: float = 1e-3
     measures: tuple[Measure, ...] = (Profile((8,), 6, 2, 6, (4,)), Slow())
 
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         base = scale.strings
         changed = replace(base, seed=1, optim=replace(base.optim, lr=self.rate))
         nets = [

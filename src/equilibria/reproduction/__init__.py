@@ -1,7 +1,6 @@
 """Every figure and table of the paper, from trained nets to a verdict on each claim."""
 
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict
-from equilibria.reproduction.engine.compare import Field, Kind, Row
 from equilibria.reproduction.engine.figure import (
     Figure,
     FigureNet,
@@ -11,6 +10,7 @@ from equilibria.reproduction.engine.figure import (
     PlannedMeasurement,
     TableFigure,
 )
+from equilibria.reproduction.engine.rows import Field, Kind, Row
 from equilibria.reproduction.engine.run import ReproductionResult, reproduce
 from equilibria.reproduction.figures import FIGURES, find_figures
 from equilibria.reproduction.nets import Category

@@ -12,9 +12,10 @@ from pathlib import Path
 from equilibria.io.files import DamagedFile
 from equilibria.io.folders import read_config
 from equilibria.reproduction.engine.claims import Claim, Verdict
-from equilibria.reproduction.engine.compare import Row, differences
-from equilibria.reproduction.engine.figure import Figure, PlannedMeasurement
+from equilibria.reproduction.engine.compare import differences
+from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
 from equilibria.reproduction.engine.measure import Failure, measure_all
+from equilibria.reproduction.engine.rows import Row
 from equilibria.reproduction.engine.run import MeasuringProgress, OnReproduction, ignore
 from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns
 from equilibria.reproduction.scales import Scale
@@ -88,7 +89,7 @@ def check(
     return checked
 
 
-def _recorded(store: Store, figure: Figure, plan: Sequence[PlannedMeasurement], wrong: list[str]) -> Recorded:
+def _recorded(store: Store, figure: Figure, plan: Plan, wrong: list[str]) -> Recorded:
     """The blocks of a figure that can be re-measured. What is missing or does not fit is added to `wrong`."""
     untrained = {recipe.id for recipe in store.missing(plan)}
     labels = {planned.net.id: planned.net.label for planned in plan}

@@ -1,8 +1,7 @@
 """What a figure is: nets to train, measurements of each, a drawing, and claims that can be checked."""
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
@@ -12,8 +11,8 @@ from matplotlib.figure import Figure as Drawing
 from equilibria.io.describe import fingerprint
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction.engine.claims import Claim
-from equilibria.reproduction.engine.compare import Fields, Row
 from equilibria.reproduction.engine.drawing import table
+from equilibria.reproduction.engine.rows import Fields, Row
 from equilibria.reproduction.scales import Scale
 from equilibria.training import Recipe
 
@@ -116,6 +115,9 @@ class PlannedMeasurement(NamedTuple):
         return f"{type(self.measure).__name__} of {self.net.label} ({self.net.id})"
 
 
+Plan = list[PlannedMeasurement]
+
+
 class Part(StrEnum):
     """A kind of place in the paper."""
 
@@ -158,7 +160,7 @@ class Figure(ABC):
         return ", and ".join(map(str, self.places))
 
     @abstractmethod
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         """List the nets that are measured, and how."""
 
     @abstractmethod
@@ -202,34 +204,6 @@ class Points(NamedTuple):
     points: list[dict[str, Any]]  # each with net, x, y, label
 
 
-def plan_all(nets: Sequence[FigureNet], *measures: Measure) -> list[PlannedMeasurement]:
+def plan_all(nets: Sequence[FigureNet], *measures: Measure) -> Plan:
     """Plan every measurement of every net."""
     return [PlannedMeasurement(net, measure) for net in nets for measure in measures]
-
-
-def select(rows: Sequence[Row], **columns: Any) -> list[Row]:
-    """Return the rows with these values; a tuple allows each of its values."""
-
-    def fits(row: Row) -> bool:
-        return all(
-            row.get(name) in value if isinstance(value, tuple) else row.get(name) == value
-            for name, value in columns.items()
-        )
-
-    return [row for row in rows if fits(row)]
-
-
-def values(rows: Sequence[Row], name: str) -> list[float]:
-    """Return one column; what was not measured is NaN."""
-    return numbers([row.get(name) for row in rows])
-
-
-def numbers(column: Sequence[float | None]) -> list[float]:
-    """Replace None, which stands for a missing number in JSON, by NaN."""
-    return [math.nan if one is None else one for one in column]
-
-
-def group_by(rows: Sequence[Row], name: str) -> Iterator[tuple[Any, list[Row]]]:
-    """Group rows by a column, in the order in which its values first appear."""
-    for value in dict.fromkeys(row[name] for row in rows):
-        yield value, select(rows, **{name: value})

@@ -12,7 +12,7 @@ from equilibria.io.files import DamagedFile
 from equilibria.reproduction.engine.accounts import environment
 from equilibria.reproduction.engine.claims import Claim
 from equilibria.reproduction.engine.drawing import save
-from equilibria.reproduction.engine.figure import Figure, PlannedMeasurement
+from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
 from equilibria.reproduction.engine.measure import Failure, measure_all
 from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns, write_if_new
 from equilibria.reproduction.scales import Scale
@@ -121,7 +121,7 @@ def reproduce(
     return work.result
 
 
-def conclude(store: Store, figure: Figure, plan: Sequence[PlannedMeasurement], blocks: Sequence[Block]) -> list[Claim]:
+def conclude(store: Store, figure: Figure, plan: Plan, blocks: Sequence[Block]) -> list[Claim]:
     """Write the rows, the drawing and the claims of a measured figure. Files that would not change are not written."""
     rows = add_net_columns(plan, blocks)
     store.write_blocks(figure, blocks)
@@ -138,9 +138,7 @@ def conclude(store: Store, figure: Figure, plan: Sequence[PlannedMeasurement], b
 class _Work:
     """The measurements of every figure: those that are known, and those that have to be made."""
 
-    def __init__(
-        self, store: Store, plans: list[tuple[Figure, list[PlannedMeasurement]]], on_progress: OnReproduction
-    ) -> None:
+    def __init__(self, store: Store, plans: list[tuple[Figure, Plan]], on_progress: OnReproduction) -> None:
         self.store, self.plans, self.on_progress = store, plans, on_progress
         self.result = ReproductionResult()
         self.blocks = store.known()

@@ -20,8 +20,8 @@ from typing import Any
 
 from equilibria.io.files import DamagedFile, write_atomically
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Figure, PlannedMeasurement
+from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
+from equilibria.reproduction.engine.rows import Row
 from equilibria.training import Recipe, Run, find_runs
 
 FORMAT = 2  # of rows.json, claims.json and points.json
@@ -170,7 +170,7 @@ def write_if_new(path: Path, content: bytes) -> None:
         write_atomically(path, content)
 
 
-def add_net_columns(plan: Sequence[PlannedMeasurement], blocks: Iterable[Block]) -> list[Row]:
+def add_net_columns(plan: Plan, blocks: Iterable[Block]) -> list[Row]:
     """Return the rows of a plan, each with the columns of its net."""
     known = {(block.net, block.measure): block for block in blocks}
     rows = []

@@ -10,17 +10,9 @@ from matplotlib.figure import Figure as Drawing
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import FEWEST, STRONG, Claim, Source, in_words, judge, rank_correlation
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import figure, probit, probit_axis, scatter
-from equilibria.reproduction.engine.figure import (
-    CONFIGURATION,
-    PlannedMeasurement,
-    group_by,
-    in_plain_words,
-    plan_all,
-    select,
-    values,
-)
+from equilibria.reproduction.engine.figure import CONFIGURATION, Plan, PlannedMeasurement, in_plain_words, plan_all
+from equilibria.reproduction.engine.rows import Row, group_by, select, values
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
@@ -46,7 +38,7 @@ def as_trained(scale: Scale) -> Profile:
     return Profile(LENGTHS, scale.trial.strings, scale.trial.restarts, scale.trial.strings)
 
 
-def at_large_budget(scale: Scale, *categories: Category) -> list[PlannedMeasurement]:
+def at_large_budget(scale: Scale, *categories: Category) -> Plan:
     """Plan the large budget for nets of some categories, with single examples for nets from mixed starts."""
     return [
         PlannedMeasurement(net, large(scale, each=net.category is Category.MIXED))
@@ -54,7 +46,7 @@ def at_large_budget(scale: Scale, *categories: Category) -> list[PlannedMeasurem
     ]
 
 
-def at_both_budgets(scale: Scale, *categories: Category) -> list[PlannedMeasurement]:
+def at_both_budgets(scale: Scale, *categories: Category) -> Plan:
     """Plan the large budget and the budget of the training."""
     return at_large_budget(scale, *categories) + plan_all(string_nets(scale, *categories), as_trained(scale))
 

@@ -6,17 +6,8 @@ import numpy as np
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, judge, mean, rank_correlation
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import (
-    Part,
-    Place,
-    PlannedMeasurement,
-    TableContent,
-    TableFigure,
-    plan_all,
-    select,
-    values,
-)
+from equilibria.reproduction.engine.figure import Part, Place, Plan, TableContent, TableFigure, plan_all
+from equilibria.reproduction.engine.rows import Row, select, values
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
 from equilibria.reproduction.measures.path_metrics import AdversarialStarts, JacobianNorm, SwappedStarts
 from equilibria.reproduction.nets import Category, string_nets
@@ -54,7 +45,7 @@ class MetricComparison(TableFigure):
         "strings counts for Jacobians. A backward evaluation of the cell counts as two forward ones."
     )
 
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         trial = scale.trial
         basic = (TRAINED_ON, min(EXAMPLES, trial.strings), min(STEPS, trial.steps))
         measures = [

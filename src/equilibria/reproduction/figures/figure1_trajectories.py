@@ -6,18 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, in_words, judge, mean
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure
-from equilibria.reproduction.engine.figure import (
-    Figure,
-    Part,
-    Place,
-    PlannedMeasurement,
-    group_by,
-    numbers,
-    plan_all,
-    select,
-)
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
+from equilibria.reproduction.engine.rows import Row, group_by, numbers, select
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
 from equilibria.reproduction.measures.state_paths import StatePaths
 from equilibria.reproduction.nets import Category, deepest, free_string_net
@@ -45,7 +36,7 @@ class TrajectoryFigure(Figure):
         "its own. A limit may be a cycle: the nearest states of two cycles count, in whatever phase the paths are."
     )
 
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         nets = [deepest(scale, Category.UNROLL), deepest(scale, Category.MIXED), free_string_net(scale)]
         return plan_all(nets, StatePaths(TRAINED_ON))
 

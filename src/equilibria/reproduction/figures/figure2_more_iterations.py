@@ -12,18 +12,9 @@ from matplotlib.ticker import FormatStrFormatter
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, rank_correlation
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure
-from equilibria.reproduction.engine.figure import (
-    Figure,
-    Part,
-    Place,
-    PlannedMeasurement,
-    Points,
-    group_by,
-    plan_all,
-    select,
-)
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
+from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._prefix_sums import at_large_budget, averaged
 from equilibria.reproduction.measures.accuracy_curve import AccuracyCurve
 from equilibria.reproduction.measures.profile import Profile
@@ -76,7 +67,7 @@ class MoreIterations(Figure):
         "bits after up to 512 fixed point iterations, averaged over 16, 32, 64 and 128 bits; AA as in Figure 4."
     )
 
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         most = max(scale.trial.steps, 2)
         steps = tuple(step for step in STEPS if step <= most)
         curve = AccuracyCurve(LENGTHS, min(EXAMPLES, scale.trial.strings), steps)

@@ -7,18 +7,9 @@ from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, share, size_of
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, caption, figure
-from equilibria.reproduction.engine.figure import (
-    Figure,
-    Part,
-    Place,
-    PlannedMeasurement,
-    numbers,
-    plan_all,
-    select,
-    values,
-)
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
+from equilibria.reproduction.engine.rows import Row, numbers, select, values
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
 from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
@@ -44,7 +35,7 @@ class SolverResiduals(Figure):
         "single mazes of 9x9, 13x13 and 25x25."
     )
 
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         trial = scale.trial
         runs = TwoSolvers(SIZES[0], trial.solver_examples, trial.solver_runs, trial.solver_steps)
         harder = [TwoSolvers(size, max(2, trial.solver_examples // 4), 1, trial.solver_steps) for size in SIZES[1:]]

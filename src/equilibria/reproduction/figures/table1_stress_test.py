@@ -3,16 +3,8 @@
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, difference, in_words, judge, mean, share
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import (
-    Part,
-    Place,
-    PlannedMeasurement,
-    TableContent,
-    TableFigure,
-    numbers,
-    select,
-)
+from equilibria.reproduction.engine.figure import Part, Place, Plan, PlannedMeasurement, TableContent, TableFigure
+from equilibria.reproduction.engine.rows import Row, numbers, select
 from equilibria.reproduction.measures.attacked import Stress
 from equilibria.reproduction.nets import Category, deepest, figure_net
 from equilibria.reproduction.scales import Scale
@@ -46,7 +38,7 @@ class StressTest(TableFigure):
         f"goes through the first {THROUGH} steps, and the start that it finds is scored with all steps."
     )
 
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         nets = [
             figure_net(PI, scale.settled_mazes),
             figure_net(PD, scale.path_dependent_mazes),

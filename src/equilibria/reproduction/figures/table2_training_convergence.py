@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, judge, mean, share
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Part, Place, PlannedMeasurement, TableContent, TableFigure, select
-from equilibria.reproduction.figures._mazes import TRAINED_ON, with_broyden
+from equilibria.reproduction.engine.figure import Part, Place, Plan, PlannedMeasurement, TableContent, TableFigure
+from equilibria.reproduction.engine.rows import Row, select
+from equilibria.reproduction.figures.figure2_ood_mazes import TRAINED_ON, with_broyden
 from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
 
@@ -30,7 +30,7 @@ class TrainingConvergence(TableFigure):
         "mean in the claims."
     )
 
-    def plan(self, scale: Scale) -> list[PlannedMeasurement]:
+    def plan(self, scale: Scale) -> Plan:
         steps = [min(most, large) for most, large in zip(STEPS, scale.trial.maze_steps[::2], strict=False)]
         return [
             PlannedMeasurement(net, with_broyden(scale, net, size, budget))

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from equilibria.core.budget import Budget, Keep
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.measures.profile import SolverName, instances, rounded, solver_of, split
 from equilibria.tasks import Batch
 from equilibria.training import Recipe

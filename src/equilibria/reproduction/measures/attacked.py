@@ -8,8 +8,8 @@ import torch
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.measures.profile import SEED, best_steps, instances, mean, rounded, split
 from equilibria.reproduction.measures.rounding import path_dependent, rounding_stderr
 from equilibria.training import Recipe

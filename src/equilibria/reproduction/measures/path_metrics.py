@@ -13,8 +13,8 @@ from torch import Tensor
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack, start_influence
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.measures.profile import SEED, finite, instances, mean
 from equilibria.reproduction.measures.rounding import path_dependent, rounding_stderr
 from equilibria.solvers import Picard

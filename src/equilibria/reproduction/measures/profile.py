@@ -12,8 +12,8 @@ from equilibria.core.loop import Solver
 from equilibria.core.solution import Status
 from equilibria.diagnostics import alignment_score
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.measures.rounding import rounding_stderr, rounding_stderr_of_count
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import Batch, Task

@@ -9,8 +9,8 @@ from torch import Tensor
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import random_plane, trajectories
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.measures.profile import SEED, instances, mean, rounded
 from equilibria.solvers import Picard
 from equilibria.tasks import Batch

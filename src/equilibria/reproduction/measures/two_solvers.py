@@ -8,8 +8,8 @@ import torch
 from equilibria.core.budget import Budget
 from equilibria.core.solution import Solution, Status
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.measures.profile import SEED, finite, instances, mean, rounded
 from equilibria.solvers import SOLVERS
 from equilibria.training import Recipe
