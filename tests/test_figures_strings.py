@@ -10,7 +10,7 @@ from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from equilibria.reproduction import FIGURES, SCALES, Category
-from equilibria.reproduction.engine.measure import measure_block
+from equilibria.reproduction.engine.run import measure_block
 from equilibria.reproduction.engine.store import add_net_columns
 from equilibria.reproduction.nets import MAZE_CATEGORIES, STRING_CATEGORIES, free_string_net, string_nets
 from equilibria.training import train

@@ -3,7 +3,6 @@
 import json
 import math
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -14,9 +13,8 @@ from equilibria.io.folders import read_config
 from equilibria.reproduction.engine.claims import Claim, Verdict
 from equilibria.reproduction.engine.compare import differences
 from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
-from equilibria.reproduction.engine.measure import Failure, measure_all
 from equilibria.reproduction.engine.rows import Row
-from equilibria.reproduction.engine.run import MeasuringProgress, OnReproduction, ignore
+from equilibria.reproduction.engine.run import Failure, OnReproduction, ignore, measure_all
 from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns
 from equilibria.reproduction.scales import Scale
 from equilibria.training._sweep import available_cores
@@ -65,11 +63,9 @@ def check(
     chosen = _cheapest(recorded, sample or checked.of)
     # The longest first, so that none is still running when all others are done.
     todo = {key: chosen[key][0] for key in sorted(chosen, key=lambda key: -chosen[key][1].seconds)}
-    if todo:
-        on_progress(MeasuringProgress(0, len(todo), None))
+    seconds, workers = {key: chosen[key][1].seconds for key in todo}, workers or available_cores()
     fresh: list[Block] = []
-    begin, seconds, done = time.monotonic(), sum(block.seconds for _, block in chosen.values()), 0.0
-    for key, found in measure_all(store, todo, workers=workers or available_cores(), stop=stop):
+    for key, found in measure_all(store, todo, workers=workers, seconds=seconds, on_progress=on_progress, stop=stop):
         checked.measured += 1
         if isinstance(found, Block):
             found = replace(found, rows=json.loads(json.dumps(found.rows)))  # with the types that a file has
@@ -77,9 +73,6 @@ def check(
         for name, blocks in recorded.items():
             if key in blocks:
                 checked.wrong[name] += _differences(*blocks[key], found)
-        done += chosen[key][1].seconds
-        left = (time.monotonic() - begin) / done * max(0.0, seconds - done) if done else None
-        on_progress(MeasuringProgress(checked.measured, len(todo), left))
     checked.finished = checked.measured == len(todo)
     known = {(block.net, block.measure) for block in fresh}
     for figure in figures:

@@ -12,9 +12,11 @@ results/<scale>/report.html             all of it on one page
 
 import json
 import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasureme
 from equilibria.reproduction.engine.rows import Row
 from equilibria.training import Recipe, Run, find_runs
 
+PACKAGES = ("equilibria", "torch", "numpy", "scipy", "matplotlib")
 FORMAT = 2  # of rows.json, claims.json and points.json
 Key = tuple[str, str, str]  # the net, its weights, and the measure of a block
 
@@ -214,3 +217,30 @@ def _alive(process: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def environment() -> dict[str, Any]:
+    """The versions and the processor of this process, as plain data."""
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    for line in listing.read_text().splitlines() if listing.is_file() else ():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # imported from its source without being installed
+        return "not installed"

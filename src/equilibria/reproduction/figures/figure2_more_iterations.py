@@ -15,7 +15,8 @@ from equilibria.reproduction.engine.claims import Claim, Source, difference, in_
 from equilibria.reproduction.engine.drawing import caption, figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, group_by, select
-from equilibria.reproduction.figures._prefix_sums import at_large_budget, averaged
+from equilibria.reproduction.figures._nets_as_points import averaged
+from equilibria.reproduction.figures._prefix_sums import at_large_budget
 from equilibria.reproduction.measures.accuracy_curve import AccuracyCurve
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets

@@ -29,6 +29,10 @@ TRAINED_ON = 9
 ALIGNED = (9, 13, 25)  # the sizes at which AA is measured
 BEST_UP_TO = 60  # steps among which the best number for shallow nets is searched, as in the paper
 SHALLOW = (Category.SHALLOW, Category.SHALLOW_WEIGHT_NORM)
+TIED = (Category.SETTLED, Category.DEEP_WEIGHT_NORM, Category.IMPLICIT, Category.PROGRESSIVE)  # and injected
+OTHERS = (Category.FEEDFORWARD, Category.FEEDFORWARD_INJECTED, Category.NO_INJECTION)
+HARDER = 25  # the size at which the claims are judged
+UPWARDS, NOT = 0.5, 0.05  # shares of solved mazes that count as generalising, and as not generalising
 
 
 def profile(scale: Scale, net: FigureNet, size: int) -> Profile:
@@ -58,12 +62,6 @@ def at_large_budget(scale: Scale, categories: tuple[Category, ...], *sizes: int)
     return [
         PlannedMeasurement(net, profile(scale, net, size)) for net in maze_nets(scale, *categories) for size in sizes
     ]
-
-
-TIED = (Category.SETTLED, Category.DEEP_WEIGHT_NORM, Category.IMPLICIT, Category.PROGRESSIVE)  # and injected
-OTHERS = (Category.FEEDFORWARD, Category.FEEDFORWARD_INJECTED, Category.NO_INJECTION)
-HARDER = 25  # the size at which the claims are judged
-UPWARDS, NOT = 0.5, 0.05  # shares of solved mazes that count as generalising, and as not generalising
 
 
 class MazesBySize(Figure):

@@ -11,19 +11,16 @@ from equilibria.reproduction.engine.claims import Claim, Source, difference, in_
 from equilibria.reproduction.engine.drawing import caption, figure, least_squares, probit
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, select, values
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, paired
 from equilibria.reproduction.figures._prefix_sums import (
     LONGER,
     TRAINED_ON,
-    accuracy_rises,
-    as_points,
     as_trained,
     at_both_budgets,
     at_large_budget,
-    averaged,
     both_budgets,
     grid_of_nets,
     large,
-    paired,
     scatter_of_nets,
 )
 from equilibria.reproduction.nets import Category, string_nets
@@ -35,6 +32,10 @@ LABELS = {Category.UNROLL: "baseline", **PROMOTING, **PENALISING}
 DRAWN = ("alignment", "partial_score")  # as x and y
 OFF_THE_LINE = 0.25  # normal quantiles of right bits: 10 % of the bits near one half
 MEASURED = {"alignment": "path independence", "partial_score": "generalisation"}
+SHOWN = LABELS | {Category.LOCAL: "mixed, norm by position", Category.LOCAL_PLAIN: "the same, plain steps"}
+PERFECT, NEARLY = 0.99, 0.95  # of the bits
+NOT_HIGH = 0.5  # AA: what Appendix F calls low
+FURTHER = LONGER[0]
 
 
 class Interventions(Figure):
@@ -127,12 +128,6 @@ def _on_the_line(nets: Sequence[Row]) -> Claim:
         paper="the same trend line",
         added_late=True,
     )
-
-
-SHOWN = LABELS | {Category.LOCAL: "mixed, norm by position", Category.LOCAL_PLAIN: "the same, plain steps"}
-PERFECT, NEARLY = 0.99, 0.95  # of the bits
-NOT_HIGH = 0.5  # AA: what Appendix F calls low
-FURTHER = LONGER[0]
 
 
 class InterventionsByDifficulty(Figure):

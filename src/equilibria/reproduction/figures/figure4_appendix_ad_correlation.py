@@ -8,17 +8,14 @@ from equilibria.reproduction.engine.claims import STRONG, Claim, Source, correla
 from equilibria.reproduction.engine.drawing import caption, figure, probit_axis, scatter
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, in_plain_words
 from equilibria.reproduction.engine.rows import Row, group_by, select, values
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, paired
 from equilibria.reproduction.figures._prefix_sums import (
     LENGTHS,
     LONGER,
-    accuracy_rises,
-    as_points,
     at_both_budgets,
     at_large_budget,
-    averaged,
     both_budgets,
     grid_of_nets,
-    paired,
     scatter_of_nets,
 )
 from equilibria.reproduction.figures.figure2_ood_mazes import OTHERS
@@ -32,6 +29,15 @@ LABELS = {
     Category.SOLVER: "Anderson, backpropagation",
     Category.IMPLICIT: "Anderson, implicit gradients",
 }
+POOR = 0.2  # of whole strings: no more than this is called very poor
+INDEPENDENT = 0.9  # AA with the large budget, from which a net counts as path independent
+LOSS = 0.01  # of the bits: less is no loss
+KERNELS = {
+    "gaussian": "Gaussian kernel",
+    "laplacian": "Laplacian kernel",
+    "inverse_multiquadric": "inverse multiquadric kernel",
+}
+SHOWN = {**KERNELS, "alignment": "cosine: the AA score"}  # in the paper's places
 
 
 class Correlation(Figure):
@@ -129,14 +135,6 @@ class Correlation(Figure):
         return averaged(select(rows, task=PrefixSum.__name__), "alignment", "partial_score", "score")
 
 
-KERNELS = {
-    "gaussian": "Gaussian kernel",
-    "laplacian": "Laplacian kernel",
-    "inverse_multiquadric": "inverse multiquadric kernel",
-}
-SHOWN = {**KERNELS, "alignment": "cosine: the AA score"}  # in the paper's places
-
-
 class Kernels(Figure):
     """Accuracy against agreement by three kernels."""
 
@@ -181,11 +179,6 @@ class Kernels(Figure):
 
     def _nets(self, rows: Sequence[Row]) -> list[Row]:
         return averaged(rows, *SHOWN, "partial_score")
-
-
-POOR = 0.2  # of whole strings: no more than this is called very poor
-INDEPENDENT = 0.9  # AA with the large budget, from which a net counts as path independent
-LOSS = 0.01  # of the bits: less is no loss
 
 
 class ByDifficulty(Figure):

@@ -3,29 +3,27 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import Claim, area_over_nets, judge, share_over_nets
+from equilibria.reproduction.engine.claims import Claim, area_over_nets, in_words, judge, share_over_nets
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
-from equilibria.reproduction.figures._prefix_sums import (
-    AA_LIMITS,
-    LENGTHS,
-    LONGER,
-    SolvedString,
-    at_large_budget,
-    of_the_deepest,
-    solved_strings,
-)
+from equilibria.reproduction.figures._prefix_sums import AA_LIMITS, LENGTHS, LONGER, at_large_budget
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
+WORST = -1.0  # the AA score of an example that has none because it diverged
+HIGH, LOW = 0.9, 0.5  # AA scores that count as high from the first on, and as low up to the second
+ALMOST_ALWAYS = 0.9  # of the examples
+MOSTLY = 0.8
+MANY = 0.1
+SELDOM = 0.2
 USEFUL = 0.8  # an area under the curve above this is called useful
 BINS = np.linspace(AA_LIMITS[0], AA_LIMITS[1], 41)
 
@@ -34,6 +32,52 @@ PARTS = {  # the title of a panel, and its lengths
     "trained": ("lengths up to that of the training", tuple(length for length in LENGTHS if length not in LONGER)),
     "longer": ("longer strings", LONGER),
 }
+
+
+class SolvedString(NamedTuple):
+    """One string under one net."""
+
+    alignment: float  # WORST if its solves diverged
+    right: bool  # every bit of it
+    last_step: float  # the distance between the last two states; infinite if the solve diverged
+    status: Status
+
+
+def solved_strings(rows: Sequence[Row]) -> list[SolvedString]:
+    """Return the single strings of rows that keep them."""
+    columns = ("alignment_each", "right", "last_step_each", "status_each")
+    return [
+        SolvedString(
+            WORST if alignment is None else alignment, right, math.inf if last is None else last, Status(status)
+        )
+        for row in rows
+        for alignment, right, last, status in zip(*(row[name] for name in columns), strict=True)
+    ]
+
+
+def of_the_deepest(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Estimate]) -> str:
+    """Describe an estimate for the nets with the most training steps alone, if other nets had fewer."""
+    depths = {row["trained_at"] for row in rows}
+    if len(depths) < 2:
+        return ""
+    found = estimate(select(rows, trained_at=max(depths)))
+    return f"Nets trained with {max(depths)} steps alone: {in_words(found)}."
+
+
+class Group(NamedTuple):
+    """A group of strings, in words for the report."""
+
+    words: str
+    contains: Callable[[SolvedString], bool]
+
+
+CONVERGED = Group("those that converged", lambda one: one.status == Status.CONVERGED)
+UNCONVERGED = Group("those that did not converge", lambda one: one.status != Status.CONVERGED)
+HIGH_AA = Group(f"have an AA score of at least {HIGH}", lambda one: one.alignment >= HIGH)
+UNCONVERGED_WITH_HIGH_AA = Group("these", lambda one: UNCONVERGED.contains(one) and HIGH_AA.contains(one))
+LOW_AA = Group(f"those with an AA score below {LOW}", lambda one: one.alignment < LOW)
+ARE_RIGHT = Group("are right", lambda one: one.right)
+DIVERGE = Group("diverge", lambda one: one.status == Status.DIVERGED)
 
 
 class PerInstance(Figure):
@@ -91,15 +135,6 @@ def _area(rows: Sequence[Row], lengths: tuple[int, ...]) -> Estimate:
     return area_over_nets([[(one.alignment, one.right) for one in net] for net in nets])
 
 
-HIGH, LOW = 0.9, 0.5  # AA scores that count as high from the first on, and as low up to the second
-ALMOST_ALWAYS = 0.9  # of the examples
-MOSTLY = 0.8
-MANY = 0.1
-SELDOM = 0.2
-
-Test = Callable[[SolvedString], bool]
-
-
 class ConvergenceVsPathIndependence(Figure):
     """The last step of single strings against their AA scores."""
 
@@ -143,89 +178,60 @@ class ConvergenceVsPathIndependence(Figure):
             share(
                 "converged_have_high_aa",
                 "strings that converge almost always have a high AA score",
-                _converged,
-                _high,
+                CONVERGED,
+                HIGH_AA,
                 above=ALMOST_ALWAYS,
-                what=f"{{}} of those that converged have an AA score of at least {HIGH}, over nets",
                 paper="almost always",
             ),
             share(
                 "converged_are_right",
                 "strings that converge are mostly right",
-                _converged,
-                _right,
+                CONVERGED,
+                ARE_RIGHT,
                 above=MOSTLY,
-                what="{} of those that converged are right, over nets",
                 paper="good per-instance accuracy",
             ),
             share(
                 "unconverged_may_have_high_aa",
                 "many strings do not converge and still have a high AA score",
-                _unconverged,
-                _high,
+                UNCONVERGED,
+                HIGH_AA,
                 above=MANY,
-                what=f"{{}} of those that did not converge have an AA score of at least {HIGH}, over nets",
                 paper="many samples",
             ),
             share(
                 "unconverged_with_high_aa_are_right",
                 "convergence is not needed: strings with a high AA score that did not converge are mostly right",
-                _unconverged_and_high,
-                _right,
+                UNCONVERGED_WITH_HIGH_AA,
+                ARE_RIGHT,
                 above=MOSTLY,
-                what="{} of these are right, over nets",
                 paper="accuracy remains high",
             ),
             share(
                 "low_aa_is_wrong",
                 "strings with a low AA score are seldom right",
-                _low,
-                _right,
+                LOW_AA,
+                ARE_RIGHT,
                 below=SELDOM,
-                what=f"{{}} of those with an AA score below {LOW} are right, over nets",
                 paper="low per-instance accuracies",
             ),
             share(
                 "low_aa_diverges",
                 "strings with a low AA score almost always diverge",
-                _low,
-                lambda one: one.status == Status.DIVERGED,
+                LOW_AA,
+                DIVERGE,
                 above=ALMOST_ALWAYS,
-                what=f"{{}} of those with an AA score below {LOW} diverge, over nets",
                 paper="almost always solver divergence",
             ),
         ]
 
 
-def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Test, are: Test, **words: Any) -> Claim:
+def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Group, are: Group, **words: Any) -> Claim:
     """Judge the share of the strings in one group that are also in another."""
 
     def share(rows: Sequence[Row]) -> Estimate:
-        nets = [[one for one in solved_strings(net) if among(one)] for _, net in group_by(rows, "net")]
-        return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
+        nets = [[one for one in solved_strings(net) if among.contains(one)] for _, net in group_by(rows, "net")]
+        return share_over_nets([(sum(map(are.contains, net)), len(net)) for net in nets])
 
-    return judge(claim_id, statement, share(rows), remark=of_the_deepest(rows, share), **words)
-
-
-def _converged(one: SolvedString) -> bool:
-    return one.status == Status.CONVERGED
-
-
-def _unconverged(one: SolvedString) -> bool:
-    return not _converged(one)
-
-
-def _high(one: SolvedString) -> bool:
-    return one.alignment >= HIGH
-
-
-def _unconverged_and_high(one: SolvedString) -> bool:
-    return _unconverged(one) and _high(one)
-
-
-def _low(one: SolvedString) -> bool:
-    return one.alignment < LOW
-
-
-def _right(one: SolvedString) -> bool:
-    return one.right
+    what = f"{{}} of {among.words} {are.words}, over nets"
+    return judge(claim_id, statement, share(rows), what=what, remark=of_the_deepest(rows, share), **words)
