@@ -101,7 +101,15 @@ class Small(Figure):
         estimate = difference([1.0] * 6, 2 * aligned)
         statement = "AA is below one & can be <measured>"
         return [
-            judge("below_one", statement, estimate, above=0.0, paper="0.5", remark="a remark"),
+            judge(
+                "below_one",
+                statement,
+                estimate,
+                above=0.0,
+                paper="0.5",
+                remark="a remark",
+                has_published_number=True,
+            ),
             judge("above_one", "AA is above one", estimate, below=0.0),
         ]
 

@@ -39,13 +39,14 @@ class Claim:
     statement: str
     verdict: Verdict
     measured: str  # the number in words, with its interval
-    paper: str = ""  # the paper's own number, if it gives one
+    paper: str = ""  # the paper's own number or words
     value: float | None = None
     low: float | None = None
     high: float | None = None
     remark: str = ""
     source: Source = Source.PAPER
     added_late: bool = False  # after the first results were known
+    has_published_number: bool = False  # whether `paper` has a number to compare with
 
     @property
     def of_the_paper(self) -> bool:
@@ -75,6 +76,7 @@ def judge(
     remark: str = "",
     source: Source = Source.PAPER,
     added_late: bool = False,
+    has_published_number: bool = False,
 ) -> Claim:
     """Judge a claim: it holds if the whole interval is above (or below) a bound, and fails if none of it is.
 
@@ -94,7 +96,8 @@ def judge(
     wanted = f"above {above:g}" if above is not None else f"below {below:g}"
     measured = f"{what.format(in_words(estimate))}, n = {count}; wanted: {wanted}"
     value, low, high = (None if math.isnan(number) else number for number in (value, low, high))
-    return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, source, added_late)
+    origin = (source, added_late, has_published_number)
+    return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, *origin)
 
 
 def in_words(estimate: Estimate) -> str:

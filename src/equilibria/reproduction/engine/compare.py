@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from equilibria.core.solution import Status
 from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row
-from equilibria.training.runs import ON_THE_EDGE
+from equilibria.training.measurement import ON_THE_EDGE
 
 ALIGNMENT_TOLERANCE = 0.01
 FACTOR = 10.0  # between two sizes that count as the same
@@ -18,8 +18,6 @@ SMALL = 1e-5  # sizes below it count as the same
 RELATIVE = 0.05  # of numbers about which nothing else is known, and of errors
 ABSOLUTE = 1e-6
 STANDARD_ERRORS = 5.0  # they are estimated from few examples, and thousands of numbers are compared
-
-
 SIZES = (Kind.RESIDUAL, Kind.DISTANCE, Kind.EFFORT)
 
 

@@ -67,7 +67,7 @@ def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
         missing=[figure for figure in figures if not found[figure.name]],
         claims=[claim for _, claim in claims if claim.of_the_paper],
         own_claims=[claim for _, claim in claims if not claim.of_the_paper],
-        compared=[(one, claim) for one, claim in claims if any(letter.isdigit() for letter in claim.paper)],
+        compared=[(one, claim) for one, claim in claims if claim.has_published_number],
         exceptions=[
             (one, claim)
             for verdict in (Verdict.FAILS, Verdict.OPEN)

@@ -174,6 +174,7 @@ class BlurryDigits(ErrorByAlignment):
                 above=0.5,
                 what="{} of nets, after as many steps as in training",
                 paper=f"{low} to {high} %, all nets",
+                has_published_number=True,
                 remark=f"From {min(learned):.1f} to {max(learned):.1f} %, the median {median(learned):.1f} %; after "
                 f"{steps} steps from {min(after):.1f} to {max(after):.1f} %, the median {median(after):.1f} %.",
             )
@@ -207,6 +208,7 @@ class Inversion(ErrorByAlignment):
                 f"best error {best:.4f}; wanted: at most {level}",
                 paper=paper,
                 value=best,
+                has_published_number=True,
                 remark="The best of many nets, which is an optimistic estimate without an interval.",
             )
             for id_, statement, level, paper in (

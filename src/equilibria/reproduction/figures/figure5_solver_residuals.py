@@ -86,6 +86,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
             below=ALIKE,
             what="accuracies differ by {}",
             paper="99.98 and 99.97 %",
+            has_published_number=True,
             remark=_accuracies(rows),
         ),
         judge(
@@ -118,6 +119,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
                 below=0.05,
                 what="steps of {} of the state's norm",
                 paper=f"{paper} %",
+                has_published_number=True,
             )
         )
     return found

@@ -77,6 +77,7 @@ class StressTest(TableFigure):
                     below=below,
                     what="{} right under attack",
                     paper=f"{published:g} %",
+                    has_published_number=True,
                 )
             )
             found.append(_fall_of_alignment(task, kind, row))
@@ -99,6 +100,7 @@ def _fall_of_alignment(task: str, kind: Category, row: Row) -> Claim:
         below=SMALL_FALL if stays else None,
         what="AA falls by {}" if stays else "AA falls by {} below that of the worst first guesses",
         paper=f"{published[0]:g}, under attack {published[2]:g}",
+        has_published_number=True,
         remark=f"AA {in_words(mean(usual))}, from the worst of {GUESSES} first guesses {in_words(mean(guessed))}, "
         f"under attack {in_words(mean(attacked))}; {row['attacked_diverged']} attacked starts diverged.",
     )
