@@ -1,9 +1,10 @@
 """What figures share whose points are nets: one row per net, pairs of nets, and correlations over nets."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import FEWEST, STRONG, Claim, Source, in_words, judge, rank_correlation
+from equilibria.reproduction.engine.claims import FEWEST, STRONG, Claim, in_words, judge, rank_correlation
 from equilibria.reproduction.engine.figure import CONFIGURATION, in_plain_words
 from equilibria.reproduction.engine.rows import Row, group_by, select, values
 from equilibria.reproduction.nets import Category
@@ -39,10 +40,13 @@ def accuracy_rises(
     paper: str = "strong correlation",
     alignment: str = "alignment",
     accuracy: str = "partial_score",
-    source: Source = Source.PAPER,
-    added_late: bool = False,
+    **origin: Any,
 ) -> Claim:
-    """Judge by rank correlation whether nets that are more path independent are more accurate."""
+    """Judge by rank correlation whether nets that are more path independent are more accurate.
+
+    Args:
+        origin: `source` and `added_late` of the claim.
+    """
 
     def correlation(nets: Sequence[Row], alignment: str = alignment) -> Estimate:
         return rank_correlation(values(nets, alignment), values(nets, accuracy))
@@ -62,8 +66,7 @@ def accuracy_rises(
         what="rank correlation {} over nets",
         paper=paper,
         remark=" ".join(remarks),
-        source=source,
-        added_late=added_late,
+        **origin,
     )
 
 

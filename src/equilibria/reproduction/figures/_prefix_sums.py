@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.drawing import figure, probit, probit_axis, scatter
 from equilibria.reproduction.engine.figure import Plan, PlannedMeasurement, plan_all
-from equilibria.reproduction.engine.rows import Row, select, values
+from equilibria.reproduction.engine.rows import Row, select
 from equilibria.reproduction.figures._nets_as_points import averaged
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets
@@ -50,7 +50,7 @@ def at_both_budgets(scale: Scale, *categories: Category) -> Plan:
 def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[Category, str], *, x: str = "alignment") -> None:
     """Draw accuracy against AA on probit axes, with the trend of each category."""
     shown = [(label, select(nets, category=category)) for category, label in labels.items()]
-    scatter(axis, [(label, values(group, x), values(group, "partial_score")) for label, group in shown])
+    scatter(axis, shown, x=x)
     probit_axis(axis, "x", "AA score")
     probit_axis(axis, "y", "right bits")
     axis.set_ylim(*BIT_LIMITS)

@@ -65,11 +65,9 @@ class ErrorByAlignment(Figure):
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((left, right),) = figure(2)
         for axis, hard in ((left, False), (right, True)):
-            groups = [
-                (LABELS[category], values(nets, "alignment"), values(nets, "error"))
-                for category, nets in group_by(self.averages(rows, hard=hard), "category")
-            ]
-            scatter(axis, groups, y_transform=np.asarray, trends=False)
+            nets = self.averages(rows, hard=hard)
+            groups = [(LABELS[category], those) for category, those in group_by(nets, "category")]
+            scatter(axis, groups, y="error", y_transform=np.asarray, trends=False)
             constants = values(self._part(rows, hard=hard), "constant")
             constant = self.error_of(sum(constants) / len(constants))
             axis.axhline(constant, color="#888888", lw=1, ls="--", label=f"a constant answer, {constant:.4g}")

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Drawing
 from equilibria.reproduction.engine.claims import STRONG, Claim, Source, correlation_gain, difference, judge, mean
 from equilibria.reproduction.engine.drawing import caption, figure, probit_axis, scatter
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, in_plain_words
-from equilibria.reproduction.engine.rows import Row, group_by, select, values
+from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, paired
 from equilibria.reproduction.figures._prefix_sums import (
     LENGTHS,
@@ -57,20 +57,11 @@ class Correlation(Figure):
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((left, right),) = figure(2, width=5.0, height=4.0)
-        groups = [
-            (LABELS[category], values(nets, "alignment"), values(nets, "partial_score"))
-            for category, nets in group_by(self._strings(rows), "category")
-        ]
-        scatter(left, groups)
+        strings, mazes = self._strings(rows), select(rows, task=Mazes.__name__)
+        scatter(left, [(LABELS[category], nets) for category, nets in group_by(strings, "category")])
         left.set_title("prefix sums, 16 to 256 bits")
-        scatter(
-            right,
-            [
-                (in_plain_words(category), values(nets, "alignment"), values(nets, "score"))
-                for category, nets in group_by(select(rows, task=Mazes.__name__), "category")
-            ],
-            trends=False,
-        )
+        groups = [(in_plain_words(category), nets) for category, nets in group_by(mazes, "category")]
+        scatter(right, groups, y="score", trends=False)
         right.set_title("mazes, 13x13 and 25x25")
         for axis, label in ((left, "right bits"), (right, "solved mazes")):
             probit_axis(axis, "x", "AA score")
