@@ -65,23 +65,17 @@ class Interventions(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         nets = self._nets(rows)
-        found = [
-            _compared(nets, category, name, raises)
-            for group, raises in ((PROMOTING, True), (PENALISING, False))
-            for category in group
-            for name in MEASURED
+        together = "over baseline and interventions together, accuracy rises strongly with path independence"
+        return [
+            *(
+                _compared(nets, category, name, raises)
+                for group, raises in ((PROMOTING, True), (PENALISING, False))
+                for category in group
+                for name in MEASURED
+            ),
+            accuracy_rises("accuracy_rises_over_all", together, nets, paper="", source=Source.OURS),
+            _on_the_line(nets),
         ]
-        found.append(
-            accuracy_rises(
-                "accuracy_rises_over_all",
-                "over baseline and interventions together, accuracy rises strongly with path independence",
-                nets,
-                paper="",
-                source=Source.OURS,
-            )
-        )
-        found.append(_on_the_line(nets))
-        return found
 
     def points(self, rows: Sequence[Row]) -> Points:
         return Points("AA score", "share of right bits", as_points(self._nets(rows)))

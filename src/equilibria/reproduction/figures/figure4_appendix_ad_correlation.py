@@ -72,51 +72,55 @@ class Correlation(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         strings = self._strings(rows)
-        found = [
-            accuracy_rises(
-                f"strings_{category}",
-                f"on prefix sums, {LABELS[category]}: accuracy rises strongly with path independence",
-                nets,
-            )
-            for category, nets in group_by(strings, "category")
-        ]
-        together = "on prefix sums the correlation is strong over nets of all three ways together"
-        found.append(accuracy_rises("strings_all", together, strings))
         # Sizes of one net are no nets of their own.
         mazes = averaged(select(rows, task=Mazes.__name__), "alignment", "centred", "score")
         tied = [net for net in mazes if net["category"] not in OTHERS]
-        rises = "on mazes accuracy rises strongly with path independence"
-        found.append(accuracy_rises("mazes_all", rises, mazes, accuracy="score"))
-        for id_, statement, nets, alignment in (
-            (
+        ours = {"accuracy": "score", "above": 0, "paper": "", "source": Source.OURS, "added_late": True}
+        return [
+            *(
+                accuracy_rises(
+                    f"strings_{category}",
+                    f"on prefix sums, {LABELS[category]}: accuracy rises strongly with path independence",
+                    nets,
+                )
+                for category, nets in group_by(strings, "category")
+            ),
+            accuracy_rises(
+                "strings_all",
+                "on prefix sums the correlation is strong over nets of all three ways together",
+                strings,
+            ),
+            accuracy_rises(
+                "mazes_all", "on mazes accuracy rises strongly with path independence", mazes, accuracy="score"
+            ),
+            accuracy_rises(
                 "mazes_tied_and_injected",
                 "on mazes, over nets that are weight-tied and injected, accuracy rises with path independence",
                 tied,
-                "alignment",
+                **ours,
             ),
-            (
+            accuracy_rises(
                 "mazes_centred_aa",
                 "on mazes accuracy rises with path independence, if the mean state does not count",
                 mazes,
-                "centred",
+                alignment="centred",
+                **ours,
             ),
-        ):
-            ours = {"paper": "", "source": Source.OURS, "added_late": True}
-            found.append(accuracy_rises(id_, statement, nets, accuracy="score", alignment=alignment, above=0, **ours))
-        return found + [
-            judge(
-                f"implicit_gradients_improve_{name}",
-                f"on prefix sums implicit gradients improve {words}, against plain iteration and backpropagation",
-                difference(*paired(strings, Category.IMPLICIT, Category.UNROLL, name)),
-                above=0.0,
-                what=f"{number} changes by {{}}, in the mean over pairs of nets",
-                paper="implicit updates improve both",
-                added_late=True,
-            )
-            for name, words, number in (
-                ("alignment", "path independence", "AA"),
-                ("partial_score", "accuracy", "the share of right bits"),
-            )
+            *(
+                judge(
+                    f"implicit_gradients_improve_{name}",
+                    f"on prefix sums implicit gradients improve {words}, against plain iteration and backpropagation",
+                    difference(*paired(strings, Category.IMPLICIT, Category.UNROLL, name)),
+                    above=0.0,
+                    what=f"{number} changes by {{}}, in the mean over pairs of nets",
+                    paper="implicit updates improve both",
+                    added_late=True,
+                )
+                for name, words, number in (
+                    ("alignment", "path independence", "AA"),
+                    ("partial_score", "accuracy", "the share of right bits"),
+                )
+            ),
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
@@ -192,21 +196,21 @@ class ByDifficulty(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        large = [select(rows, difficulty=length, budget="large") for length in LENGTHS]
-        found = [
-            accuracy_rises(
-                f"accuracy_rises_{length}",
-                f"with the large budget accuracy rises with path independence at {length} bits",
-                nets,
-                above=0.0,
-                paper="persists for all lengths",
-            )
-            for length, nets in zip(LENGTHS, large, strict=True)
-        ]
         (aligned, aligned_then), (right, right_then) = (
             both_budgets(rows, name) for name in ("alignment", "partial_score")
         )
-        found.append(
+        kept = [i for i, score in enumerate(aligned) if score >= INDEPENDENT]
+        return [
+            *(
+                accuracy_rises(
+                    f"accuracy_rises_{length}",
+                    f"with the large budget accuracy rises with path independence at {length} bits",
+                    select(rows, difficulty=length, budget="large"),
+                    above=0.0,
+                    paper="persists for all lengths",
+                )
+                for length in LENGTHS
+            ),
             judge(
                 "correlation_is_clearer_at_large_budget",
                 "the correlation is clearer with the large budget than with that of the training",
@@ -214,9 +218,7 @@ class ByDifficulty(Figure):
                 above=0.0,
                 what="the rank correlation over nets, at all lengths together, grows by {}",
                 paper="more apparent",
-            )
-        )
-        found.append(
+            ),
             judge(
                 "poor_at_training_budget",
                 "with the budget of the training all nets do very poorly on strings longer than those of the training",
@@ -224,10 +226,7 @@ class ByDifficulty(Figure):
                 below=POOR,
                 what="{} of the strings are right, in the mean over nets",
                 paper="very poorly",
-            )
-        )
-        kept = [i for i, score in enumerate(aligned) if score >= INDEPENDENT]
-        found.append(
+            ),
             judge(
                 "independent_nets_lose_nothing",
                 f"nets that are path independent (AA of at least {INDEPENDENT}) lose nothing with the large budget",
@@ -235,9 +234,8 @@ class ByDifficulty(Figure):
                 above=-LOSS,
                 what="the share of right bits changes by {}",
                 paper="that does not happen",
-            )
-        )
-        return found
+            ),
+        ]
 
     def points(self, rows: Sequence[Row]) -> Points:
         nets = averaged(select(rows, budget="large", difficulty=LONGER), "alignment", "partial_score")
