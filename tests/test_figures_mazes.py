@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from equilibria.core.budget import Budget
 from equilibria.reproduction import FIGURES, SCALES, Category
 from equilibria.reproduction.engine.store import Block, add_net_columns
-from equilibria.reproduction.figures.appendix_hij_error_by_alignment import ErrorByAlignment
+from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.measures.attacked import Stress
 from equilibria.reproduction.measures.common import best_steps, instances, split
 from equilibria.reproduction.measures.profile import Profile

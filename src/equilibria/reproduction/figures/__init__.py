@@ -5,14 +5,20 @@ from collections.abc import Iterable
 
 from equilibria.io.describe import nearest
 from equilibria.reproduction.engine.figure import Figure
+from equilibria.reproduction.figures.appendix_a_kernels import Kernels
 from equilibria.reproduction.figures.appendix_a_metrics import MetricComparison
-from equilibria.reproduction.figures.appendix_hij_error_by_alignment import BlurryDigits, EdgeCopying, Inversion
+from equilibria.reproduction.figures.appendix_d_by_difficulty import ByDifficulty
+from equilibria.reproduction.figures.appendix_e_interventions_by_difficulty import InterventionsByDifficulty
+from equilibria.reproduction.figures.appendix_f_convergence_vs_pi import ConvergenceVsPathIndependence
+from equilibria.reproduction.figures.appendix_h_blurry_mnist import BlurryDigits
+from equilibria.reproduction.figures.appendix_i_matrix_inversion import Inversion
+from equilibria.reproduction.figures.appendix_j_edge_copy import EdgeCopying
 from equilibria.reproduction.figures.figure1_trajectories import TrajectoryFigure
 from equilibria.reproduction.figures.figure2_more_iterations import MoreIterations
 from equilibria.reproduction.figures.figure2_ood_mazes import MazesBySize
-from equilibria.reproduction.figures.figure3_appendix_e_interventions import Interventions, InterventionsByDifficulty
-from equilibria.reproduction.figures.figure4_appendix_ad_correlation import ByDifficulty, Correlation, Kernels
-from equilibria.reproduction.figures.figure5_appendix_f_single_strings import ConvergenceVsPathIndependence, PerInstance
+from equilibria.reproduction.figures.figure3_interventions import Interventions
+from equilibria.reproduction.figures.figure4_correlation import Correlation
+from equilibria.reproduction.figures.figure5_per_instance import PerInstance
 from equilibria.reproduction.figures.figure5_solver_residuals import SolverResiduals
 from equilibria.reproduction.figures.table1_stress_test import StressTest
 from equilibria.reproduction.figures.table2_training_convergence import TrainingConvergence

@@ -1,20 +1,19 @@
-"""Appendices H, I and J: error on harder digits, matrices and graphs, against path independence."""
+"""Error against AA, which Appendices H, I and J show for digits, matrices and graphs."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from statistics import median
 from typing import ClassVar
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from equilibria.reproduction.engine.claims import Claim, Source, Verdict, judge, rank_correlation, share
+from equilibria.reproduction.engine.claims import Claim, Source, judge, rank_correlation
 from equilibria.reproduction.engine.drawing import COLOURS, caption, figure, probit_axis, scatter
-from equilibria.reproduction.engine.figure import Figure, FigureNet, Part, Place, Plan, Points, plan_all
+from equilibria.reproduction.engine.figure import Figure, FigureNet, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, group_by, select, values
 from equilibria.reproduction.figures._nets_as_points import as_points, averaged
 from equilibria.reproduction.measures.profile import Profile
-from equilibria.reproduction.nets import Category, dense_nets
+from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
 STEPS = 100  # the large budget: many times the depth of the training
@@ -26,11 +25,6 @@ LABELS = {
     Category.SOLVER: "Anderson",
     Category.IMPLICIT: "Anderson, implicit gradients",
 }
-PUBLISHED_RANGE = 1, 5  # per cent: the paper's errors on digits
-# Errors on the harder matrices, as published for other methods.
-ENERGY_BASED = 0.2083
-BASELINES = {"feedforward": 0.2150, "recurrent": 0.2123, "PonderNet": 0.2209}  # of the work that proposed it
-PUBLISHED = {**BASELINES, "energy-based": ENERGY_BASED, "successor": 0.2063}
 
 
 class ErrorByAlignment(Figure):
@@ -133,123 +127,3 @@ class ErrorByAlignment(Figure):
 def _rounded(alignments: Sequence[float]) -> list[float]:
     """So that nets that are all path independent are not ranked by chance."""
     return [round(one, DECIMALS) for one in alignments]
-
-
-class BlurryDigits(ErrorByAlignment):
-    """Blurry MNIST."""
-
-    name = "blurry_mnist"
-    places = (Place(Part.APPENDIX, "H"),)
-    title = "Blurry MNIST: path independence and error on digits that are more blurred"
-    setup = (
-        "Fully connected nets trained on MNIST digits blurred with sigma 2 to 3.5, tested up to 5.5; error in per cent."
-    )
-    difficulties = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5)
-    harder = (4.0, 4.5, 5.0, 5.5)
-    error = "error (%)"
-
-    def nets(self, scale: Scale) -> list[FigureNet]:
-        return dense_nets(scale, scale.digits, scale.digit_factors)
-
-    def error_of(self, score: float) -> float:
-        return 100 * (1 - score)
-
-    def plan(self, scale: Scale) -> Plan:
-        """Also measure how well each net has learned: digits as in training, with the steps of the training."""
-        learned = Profile(self.easy, scale.trial.vectors, scale.trial.restarts, aligned=0)
-        return super().plan(scale) + plan_all(self.nets(scale), learned)
-
-    def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
-        learned = values(self.with_errors(averaged(select(rows, budget="training"), "score")), "error")
-        large = select(rows, budget="large", difficulty=self.easy)
-        after, steps = values(self.with_errors(averaged(large, "score")), "error"), large[0]["steps"]
-        low, high = PUBLISHED_RANGE
-        return [
-            judge(
-                "digits_are_learned",
-                f"most nets err on {low} to {high} % of the digits that are as blurred as in training",
-                share(sum(low <= error <= high for error in learned), len(learned)),
-                above=0.5,
-                what="{} of nets, after as many steps as in training",
-                paper=f"{low} to {high} %, all nets",
-                has_published_number=True,
-                remark=f"From {min(learned):.1f} to {max(learned):.1f} %, the median {median(learned):.1f} %; after "
-                f"{steps} steps from {min(after):.1f} to {max(after):.1f} %, the median {median(after):.1f} %.",
-            )
-        ]
-
-
-class Inversion(ErrorByAlignment):
-    """Matrix inversion."""
-
-    name = "matrix_inversion"
-    places = (Place(Part.APPENDIX, "I"),)
-    title = "Matrix inversion: path independence and error on harder matrices"
-    setup = "Dense residual cells, 20x20 matrices; squared error per element. Trained at c = 0.5, harder: 0.1."
-    difficulties = (0.5, 0.1)
-    harder = (0.1,)
-    error = "error per element"
-    logarithmic = True
-    lines = PUBLISHED
-
-    def nets(self, scale: Scale) -> list[FigureNet]:
-        return dense_nets(scale, scale.inversion, scale.inversion_factors)
-
-    def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
-        best = min(values(self.averages(rows, hard=True), "error"))
-        baseline = min(BASELINES.values())
-        return [
-            Claim(
-                id_,
-                statement,
-                Verdict.HOLDS if best <= level else Verdict.FAILS,
-                f"best error {best:.4f}; wanted: at most {level}",
-                paper=paper,
-                value=best,
-                has_published_number=True,
-                remark="The best of many nets, which is an optimistic estimate without an interval.",
-            )
-            for id_, statement, level, paper in (
-                (
-                    "matches_energy_based",
-                    "the best net matches the energy-based model",
-                    ENERGY_BASED,
-                    f"matches it; {ENERGY_BASED} in the work that proposed it",
-                ),
-                (
-                    "beats_baselines",
-                    "the best net beats the baselines of that work",
-                    baseline,
-                    f"significantly; the best of them has {baseline}",
-                ),
-            )
-        ]
-
-
-class EdgeCopying(ErrorByAlignment):
-    """Edge copy."""
-
-    name = "edge_copy"
-    places = (Place(Part.APPENDIX, "J"),)
-    title = "Edge copy: path independence and error on larger graphs"
-    setup = "Graph cells trained on complete graphs of 2 to 10 nodes; squared error per edge, at 10 and at 15 nodes."
-    difficulties = (10, 15)
-    harder = (15,)
-    error = "error per edge"
-    logarithmic = True
-
-    def nets(self, scale: Scale) -> list[FigureNet]:
-        return dense_nets(scale, scale.edges, scale.edge_factors)
-
-    def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
-        best = min(values(self.averages(rows, hard=True), "error"))
-        return [
-            Claim(
-                "outperforms_energy_based",
-                "the best net outperforms the energy-based model",
-                Verdict.OPEN,
-                f"best error {best:.3g}; the paper gives no number for that model",
-                paper="outperforms it",
-                value=best,
-            )
-        ]

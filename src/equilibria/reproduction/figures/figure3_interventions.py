@@ -1,0 +1,112 @@
+"""Figure 3, right: interventions that promote or penalise path independence."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure as Drawing
+
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, size_of
+from equilibria.reproduction.engine.drawing import caption, figure, least_squares, probit
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
+from equilibria.reproduction.engine.rows import Row, select, values
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, paired
+from equilibria.reproduction.figures._prefix_sums import (
+    at_large_budget,
+    scatter_of_nets,
+)
+from equilibria.reproduction.nets import Category
+from equilibria.reproduction.scales import Scale
+
+PROMOTING = {Category.MIXED: "mixed initialisation", Category.RANDOM_DEPTH: "randomised depth"}
+PENALISING = {Category.PENALTY: "alignment penalty"}
+LABELS = {Category.UNROLL: "baseline", **PROMOTING, **PENALISING}
+DRAWN = ("alignment", "partial_score")  # as x and y
+OFF_THE_LINE = 0.25  # normal quantiles of right bits: 10 % of the bits near one half
+MEASURED = {"alignment": "path independence", "partial_score": "generalisation"}
+
+
+class Interventions(Figure):
+    """Accuracy against AA under interventions."""
+
+    name = "interventions"
+    places = (Place(Part.FIGURE, 3, "right"),)
+    title = "Promoting path independence improves generalisation, and penalising it does the opposite"
+    setup = (
+        "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
+        "steps in place of 6, 32 to 64 in place of 32), and with a penalty on alignment; AA and the share of right "
+        "bits, averaged over 16 to 256 bits, after 512 Anderson steps."
+    )
+
+    def plan(self, scale: Scale) -> Plan:
+        return at_large_budget(scale, *LABELS)
+
+    def draw(self, rows: Sequence[Row]) -> Drawing:
+        drawn, ((axis,),) = figure(width=5.6, height=4.4)
+        scatter_of_nets(axis, self._nets(rows), LABELS)
+        axis.legend(fontsize=7)
+        axis.set_title("prefix sums, 16 to 256 bits")
+        caption(
+            drawn, "Paper: mixed starts and random depths raise both,\nthe penalty lowers both along the same trend."
+        )
+        return drawn
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        nets = self._nets(rows)
+        together = "over baseline and interventions together, accuracy rises strongly with path independence"
+        return [
+            *(
+                _compared(nets, category, name, raises)
+                for group, raises in ((PROMOTING, True), (PENALISING, False))
+                for category in group
+                for name in MEASURED
+            ),
+            accuracy_rises("accuracy_rises_over_all", together, nets, paper="", source=Source.OURS),
+            _on_the_line(nets),
+        ]
+
+    def points(self, rows: Sequence[Row]) -> Points:
+        return Points("AA score", "share of right bits", as_points(self._nets(rows)))
+
+    def _nets(self, rows: Sequence[Row]) -> list[Row]:
+        return averaged(rows, "alignment", "partial_score")
+
+
+def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) -> Claim:
+    """Compare one column of a category with the same configurations of the baseline."""
+
+    def change(nets: Sequence[Row]) -> Estimate:
+        return difference(*paired(nets, category, Category.UNROLL, name))
+
+    number = "AA" if name == "alignment" else "the share of right bits"
+    return judge(
+        f"{category}_{'raises' if raises else 'lowers'}_{name}",
+        f"{LABELS[category]} {'raises' if raises else 'lowers'} {MEASURED[name]}",
+        change(nets),
+        above=0.0 if raises else None,
+        below=None if raises else 0.0,
+        what=f"{number} changes by {{}}, in the mean over pairs of nets",
+        paper="rises" if raises else "falls",
+        remark=" ".join(
+            f"Depth {depth}: {in_words(change(select(nets, depth=depth)))}."
+            for depth in sorted({net["depth"] for net in nets})
+        ),
+    )
+
+
+def _on_the_line(nets: Sequence[Row]) -> Claim:
+    """The distance of the penalised nets from the trend of the baseline, in normal quantiles of right bits."""
+    (x, y), (there, up) = (
+        [probit(values(select(nets, category=category), name)) for name in DRAWN]
+        for category in (Category.UNROLL, Category.PENALTY)
+    )
+    slope, height = least_squares(x.tolist(), y.tolist()) or (math.nan, math.nan)
+    return judge(
+        "penalty_on_the_trend_line",
+        "the penalised nets lie on the baseline's trend line",
+        size_of(mean((up - slope * there - height).tolist())),
+        below=OFF_THE_LINE,
+        what="they are {} normal quantiles away from it, in the mean",
+        paper="the same trend line",
+        added_late=True,
+    )
