@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction import (
@@ -22,13 +22,13 @@ from equilibria.reproduction import (
     Measure,
     Part,
     Place,
-    Planned,
     Row,
     Scale,
 )
 from equilibria.reproduction.engine.claims import difference, judge
 from equilibria.reproduction.engine.drawing import figure
-from equilibria.reproduction.engine.figure import every, values
+from equilibria.reproduction.engine.figure import Plan, plan_all
+from equilibria.reproduction.engine.rows import values
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import figure_net, in_way
 from equilibria.solvers import Anderson
@@ -77,11 +77,11 @@ class Small(Figure):
     name = "small"
     places = (Place(Part.FIGURE, 0),)
     title = "A <small> figure"
-    setting = "Three nets & two measures."
+    setup = "Three nets & two measures."
     rate: float = 1e-3
     measures: tuple[Measure, ...] = (Profile((8,), 6, 2, 6, (4,)), Slow())
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         base = scale.strings
         changed = replace(base, seed=1, optim=replace(base.optim, lr=self.rate))
         nets = [
@@ -89,9 +89,9 @@ class Small(Figure):
             figure_net(Category.UNROLL, changed),
             figure_net(Category.SOLVER, in_way(base, Category.SOLVER, through=Anderson(memory=3))),
         ]
-        return every(nets, *self.measures)
+        return plan_all(nets, *self.measures)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, axes = figure()
         axes[0, 0].plot(values(rows, "alignment"))
         return drawn
@@ -101,7 +101,15 @@ class Small(Figure):
         estimate = difference([1.0] * 6, 2 * aligned)
         statement = "AA is below one & can be <measured>"
         return [
-            judge("below_one", statement, estimate, above=0.0, paper="0.5", remark="a remark"),
+            judge(
+                "below_one",
+                statement,
+                estimate,
+                above=0.0,
+                paper="0.5",
+                remark="a remark",
+                has_published_number=True,
+            ),
             judge("above_one", "AA is above one", estimate, below=0.0),
         ]
 

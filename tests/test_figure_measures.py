@@ -10,6 +10,7 @@ from equilibria import Budget, EquilibriumModel
 from equilibria.diagnostics import from_function
 from equilibria.nets import ConvNet
 from equilibria.reproduction.measures.accuracy_curve import AccuracyCurve
+from equilibria.reproduction.measures.common import instances
 from equilibria.reproduction.measures.path_metrics import (
     AdversarialStarts,
     JacobianNorm,
@@ -17,7 +18,6 @@ from equilibria.reproduction.measures.path_metrics import (
     counted,
     resized,
 )
-from equilibria.reproduction.measures.profile import instances
 from equilibria.reproduction.measures.state_paths import StatePaths, apart, limits_apart
 from equilibria.solvers import Picard
 from equilibria.tasks import PrefixSum

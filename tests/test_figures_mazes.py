@@ -10,7 +10,8 @@ from equilibria.reproduction import FIGURES, SCALES, Category
 from equilibria.reproduction.engine.store import Block, add_net_columns
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.measures.attacked import Stress
-from equilibria.reproduction.measures.profile import Profile, best_steps, instances, split
+from equilibria.reproduction.measures.common import best_steps, instances, split
+from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
 from equilibria.reproduction.nets import MAZE_CATEGORIES, maze_recipe
 from equilibria.tasks import PrefixSum

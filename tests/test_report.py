@@ -10,7 +10,7 @@ from small_figure import SMOKE, Small, blocks
 from equilibria.nets import DenseNet
 from equilibria.reproduction import FIGURES, SCALES, TableFigure, reproduce
 from equilibria.reproduction.departures import ALWAYS, departures
-from equilibria.reproduction.engine.figure import Cells
+from equilibria.reproduction.engine.figure import TableContent
 from equilibria.reproduction.engine.report import write_report
 from equilibria.training.recipe import Optim
 
@@ -64,7 +64,9 @@ def test_the_report_is_whole_and_on_its_own(made):
 
 class SmallTable(TableFigure, Small):
     def cells(self, rows):
-        return Cells(["net", "weights"], [[row["label"], f"<{row['weights']}>"] for row in rows if "weights" in row])
+        return TableContent(
+            ["net", "weights"], [[row["label"], f"<{row['weights']}>"] for row in rows if "weights" in row]
+        )
 
 
 def test_a_table_is_text_in_the_report_and_a_picture_beside_it(copy, monkeypatch):

@@ -97,7 +97,7 @@ def reword(monkeypatch) -> None:
             words = {key: reversed_words(value) for key, value in getattr(module, name).items()}
             monkeypatch.setattr(module, name, words)
     for figure in FIGURES.values():
-        for name in ("title", "setting"):
+        for name in ("title", "setup"):
             monkeypatch.setattr(type(figure), name, reversed_words(getattr(figure, name)))
 
 

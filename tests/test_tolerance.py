@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from equilibria.reproduction.engine.compare import Field, Kind, differences
+from equilibria.reproduction.engine.compare import differences
+from equilibria.reproduction.engine.rows import Field, Kind
+from equilibria.reproduction.measures.common import rounding_stderr, rounding_stderr_of_count
 from equilibria.reproduction.measures.profile import Profile
-from equilibria.reproduction.measures.rounding import rounding_stderr, rounding_stderr_of_count
 
 FIELDS = {**Profile((32,), 100, 4, 50).fields, "jacobian": Field(Kind.NUMBER)}
 

@@ -1,8 +1,16 @@
 """Every figure and table of the paper, from trained nets to a verdict on each claim."""
 
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict
-from equilibria.reproduction.engine.compare import Field, Kind, Row
-from equilibria.reproduction.engine.figure import Figure, FigureNet, Measure, Part, Place, Planned, TableFigure
+from equilibria.reproduction.engine.figure import (
+    Figure,
+    FigureNet,
+    Measure,
+    Part,
+    Place,
+    PlannedMeasurement,
+    TableFigure,
+)
+from equilibria.reproduction.engine.rows import Field, Kind, Row
 from equilibria.reproduction.engine.run import ReproductionResult, reproduce
 from equilibria.reproduction.figures import FIGURES, find_figures
 from equilibria.reproduction.nets import Category
@@ -20,7 +28,7 @@ __all__ = [
     "Measure",
     "Part",
     "Place",
-    "Planned",
+    "PlannedMeasurement",
     "ReproductionResult",
     "Row",
     "Scale",

@@ -1,9 +1,9 @@
 """The settings in which a scale differs from the paper, found by comparing recipes."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_origin, get_type_hints
 
-from equilibria.reproduction.scales import PAPER, Scale
+from equilibria.reproduction.scales import PAPER, Scale, Trial
 from equilibria.training import Recipe
 
 RECIPES = {  # task: its recipe and what is varied, as fields of a scale
@@ -14,28 +14,6 @@ RECIPES = {  # task: its recipe and what is varied, as fields of a scale
     "graphs": ("edges", "edge_factors"),
 }
 VARIED = ("rates", "depths", "seeds")
-MAZES = {
-    "shallow": "steps of the shallow nets",
-    "deep": "steps of the deep nets",
-    "implicit_steps": "updates with implicit or phantom gradients, after unrolled training",
-    "implicit_rate": "learning rate of these updates",
-    "implicit_depth": "steps of Broyden's method in training",
-}
-MEASURED = {
-    "strings": "strings of each length",
-    "steps": "large step budget for strings",
-    "mazes": "mazes of size 9x9, 13x13, 25x25, 31x31, 59x59",
-    "maze_steps": "large step budget for each of these sizes",
-    "aligned_mazes": "mazes of each size with an AA score",
-    "restarts": "restarts per AA score",
-    "attacked": "examples in Table 1",
-    "attacked_steps": "steps of the path-independent nets in Table 1",
-    "updates": "L-BFGS updates of an attack",
-    "solver_examples": "mazes in each run that compares solvers",
-    "solver_runs": "runs that compare solvers",
-    "solver_steps": "steps in these runs",
-    "vectors": "digits, matrices or graphs of each difficulty",
-}
 
 
 class Departure(NamedTuple):
@@ -81,17 +59,23 @@ def _compared(scale: Scale) -> Iterator[Departure]:
         if factors:
             varied = ({name: getattr(getattr(one, factors), name) for name in VARIED} for one in both)
             yield from _differences(task, *varied)
-    yield from _differences("mazes", *({text: getattr(one, name) for name, text in MAZES.items()} for one in both))
+    yield from _differences("mazes", *map(_described, both))
     constant = ({"solver weights are constants": one.differentiated.constant_weights} for one in both)
     yield from _differences("backpropagation through Anderson steps", *constant)
-    trials = ({MEASURED[name]: value for name, value in one.trial._asdict().items()} for one in both)
-    yield from _differences("measured", *trials)
+    yield from _differences("measured", *(_described(one.trial) for one in both))
 
 
 def _differences(about: str, paper: dict[str, Any], here: dict[str, Any]) -> Iterator[Departure]:
     for name in dict.fromkeys((*paper, *here)):
         if paper.get(name) != here.get(name):
             yield Departure(f"{about}: {name.replace('_', ' ')}", _text(paper.get(name)), _text(here.get(name)))
+
+
+def _described(settings: Scale | Trial) -> dict[str, Any]:
+    """The fields that are annotated with words, by these words."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    words = {name: kind.__metadata__[0] for name, kind in hints.items() if get_origin(kind) is Annotated}
+    return {text: getattr(settings, name) for name, text in words.items()}
 
 
 def _flat(recipe: Recipe) -> dict[str, Any]:

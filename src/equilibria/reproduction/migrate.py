@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from equilibria.io.describe import fingerprint
-from equilibria.reproduction.engine.compare import Row
+from equilibria.reproduction.engine.rows import Row
 from equilibria.reproduction.engine.run import conclude
 from equilibria.reproduction.engine.store import FORMAT, Block, Store
 from equilibria.reproduction.figures import FIGURES

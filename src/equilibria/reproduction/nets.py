@@ -51,7 +51,6 @@ class Category(StrEnum):
 
 
 WAYS = (Category.UNROLL, Category.SOLVER, Category.IMPLICIT)
-STRING_CATEGORIES = (*WAYS, Category.MIXED, Category.RANDOM_DEPTH, Category.PENALTY)
 MAZE_CATEGORIES = (  # in the order in which figures show them
     Category.SHALLOW,
     Category.SHALLOW_WEIGHT_NORM,

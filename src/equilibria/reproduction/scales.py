@@ -1,7 +1,7 @@
 """Three scales of the reproduction: for tests, for a laptop, and the paper's own."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from equilibria.nets import ConvNet, DenseNet, GraphNet, Net
 from equilibria.solvers import Anderson
@@ -21,21 +21,21 @@ class Factors(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """How much is measured."""
+    """How much is measured, with the words for each number in reports."""
 
-    strings: int  # of each length
-    steps: int  # of the large budget for strings
-    mazes: tuple[int, ...]  # of each of the sizes 9, 13, 25, 31, 59
-    maze_steps: tuple[int, ...]  # the large budget for each
-    aligned_mazes: int  # mazes of each size with an AA score
-    restarts: int  # of an AA score
-    attacked: int  # examples of Table 1
-    attacked_steps: int  # of the path-independent nets there
-    updates: int  # of L-BFGS
-    solver_examples: int  # mazes in each of the runs that compare solvers
-    solver_runs: int
-    solver_steps: int
-    vectors: int  # digits, matrices or graphs of each difficulty
+    strings: Annotated[int, "strings of each length"]
+    steps: Annotated[int, "large step budget for strings"]
+    mazes: Annotated[tuple[int, ...], "mazes of size 9x9, 13x13, 25x25, 31x31, 59x59"]
+    maze_steps: Annotated[tuple[int, ...], "large step budget for each of these sizes"]
+    aligned_mazes: Annotated[int, "mazes of each size with an AA score"]
+    restarts: Annotated[int, "restarts per AA score"]
+    attacked: Annotated[int, "examples in Table 1"]
+    attacked_steps: Annotated[int, "steps of the path-independent nets in Table 1"]
+    updates: Annotated[int, "L-BFGS updates of an attack"]
+    solver_examples: Annotated[int, "mazes in each run that compares solvers"]
+    solver_runs: Annotated[int, "runs that compare solvers"]
+    solver_steps: Annotated[int, "steps in these runs"]
+    vectors: Annotated[int, "digits, matrices or graphs of each difficulty"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Scale:
     settled_mazes: Recipe  # the most path-independent net
     path_dependent_mazes: Recipe  # the least path-independent nets
     path_dependent_strings: Recipe
-    shallow: int  # layers of the shallow maze nets, and of the deep ones
-    deep: int
-    implicit_steps: int  # training steps with implicit gradients, after those of `settled_mazes`
-    implicit_depth: int  # of Broyden's method, forward and backward
-    implicit_rate: float
+    shallow: Annotated[int, "steps of the shallow nets"]
+    deep: Annotated[int, "steps of the deep nets"]
+    implicit_steps: Annotated[int, "updates with implicit or phantom gradients, after unrolled training"]
+    implicit_depth: Annotated[int, "steps of Broyden's method in training"]
+    implicit_rate: Annotated[float, "learning rate of these updates"]
     digits: Recipe
     digit_factors: Factors
     inversion: Recipe

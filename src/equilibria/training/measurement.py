@@ -18,6 +18,7 @@ SEED = 20_22  # final evaluations of all nets use the same instances
 SEED_DURING_TRAINING = 20_23  # other instances, because weights may be selected by them
 ONLINE_ALIGNMENT = 20  # examples that get an AA score in evaluations during training
 NUMBERS_AT_ONCE = 2**17  # in the inputs of one chunk, so that its states fit into a CPU cache
+ON_THE_EDGE = 2  # examples whose answer may change with rounding when a net is re-measured
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from equilibria.io.files import (
 )
 from equilibria.io.folders import load, pack, read_config, save, unpack
 from equilibria.model import EquilibriumModel
+from equilibria.training.measurement import ON_THE_EDGE
 from equilibria.training.recipe import Recipe
 from equilibria.training.trackers import Log, numbers_of
 
@@ -44,7 +45,6 @@ except ImportError:  # Windows has no such lock
 
 STATE = re.compile(r"state-(\d+)-([0-9a-f]{16})\.safetensors")
 KEPT_STATES = 2
-ON_THE_EDGE = 2  # examples whose answer may change with rounding
 
 
 class AnotherRun(ValueError):

@@ -1,19 +1,16 @@
 """The cost of a reproduction, and the versions and machines it was made with."""
 
 import os
-import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from equilibria.reproduction.engine.figure import FigureNet, Planned
+from equilibria.reproduction.engine.figure import FigureNet, PlannedMeasurement
 from equilibria.reproduction.engine.store import Block, Store
-from equilibria.reproduction.measures.profile import SEED
+from equilibria.reproduction.measures.common import SEED
 
-PACKAGES = ("equilibria", "torch", "numpy", "scipy", "matplotlib")
 UNKNOWN = "not recorded"
 
 
@@ -52,7 +49,7 @@ class Cost:
         return self.training + self.measuring
 
 
-def trained_nets(store: Store, plan: Iterable[Planned]) -> list[TrainedNet]:
+def trained_nets(store: Store, plan: Iterable[PlannedMeasurement]) -> list[TrainedNet]:
     """The trained nets of a plan, each once."""
     nets = {planned.net.id: planned.net for planned in plan}
     runs = [(net, store.run(net.recipe)) for net in nets.values()]
@@ -105,33 +102,6 @@ def provenance(store: Store, nets: Iterable[TrainedNet]) -> list[tuple[str, str]
         which = f" ({i})" if len(environments) > 1 else ""
         facts += [(f"{name}{which}", str(value)) for name, value in one.items()]
     return facts
-
-
-def environment() -> dict[str, Any]:
-    """The versions and the processor of this process, as plain data."""
-    return {
-        "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-    }
-
-
-def _processor() -> str:
-    listing = Path("/proc/cpuinfo")
-    for line in listing.read_text().splitlines() if listing.is_file() else ():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name" and value.strip():
-            return value.strip()
-    return platform.processor() or platform.machine()
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # imported from its source without being installed
-        return "not installed"
 
 
 def _counted(values: Iterable[Any]) -> str:

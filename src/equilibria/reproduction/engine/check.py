@@ -3,7 +3,6 @@
 import json
 import math
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -12,16 +11,16 @@ from pathlib import Path
 from equilibria.io.files import DamagedFile
 from equilibria.io.folders import read_config
 from equilibria.reproduction.engine.claims import Claim, Verdict
-from equilibria.reproduction.engine.compare import Row, differences
-from equilibria.reproduction.engine.figure import Figure, Planned
-from equilibria.reproduction.engine.measure import Failure, measure_all
-from equilibria.reproduction.engine.run import MeasuringProgress, OnReproduction, ignore
+from equilibria.reproduction.engine.compare import differences
+from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
+from equilibria.reproduction.engine.rows import Row
+from equilibria.reproduction.engine.run import Failure, OnReproduction, ignore, measure_all
 from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns
 from equilibria.reproduction.scales import Scale
 from equilibria.training._sweep import available_cores
 
 CLAIM_TOLERANCE = 1e-6  # claims are computed from recorded rows
-Recorded = dict[Key, tuple[Planned, Block]]
+Recorded = dict[Key, tuple[PlannedMeasurement, Block]]
 
 
 @dataclass
@@ -64,11 +63,9 @@ def check(
     chosen = _cheapest(recorded, sample or checked.of)
     # The longest first, so that none is still running when all others are done.
     todo = {key: chosen[key][0] for key in sorted(chosen, key=lambda key: -chosen[key][1].seconds)}
-    if todo:
-        on_progress(MeasuringProgress(0, len(todo), None))
+    seconds, workers = {key: chosen[key][1].seconds for key in todo}, workers or available_cores()
     fresh: list[Block] = []
-    begin, seconds, done = time.monotonic(), sum(block.seconds for _, block in chosen.values()), 0.0
-    for key, found in measure_all(store, todo, workers=workers or available_cores(), stop=stop):
+    for key, found in measure_all(store, todo, workers=workers, seconds=seconds, on_progress=on_progress, stop=stop):
         checked.measured += 1
         if isinstance(found, Block):
             found = replace(found, rows=json.loads(json.dumps(found.rows)))  # with the types that a file has
@@ -76,9 +73,6 @@ def check(
         for name, blocks in recorded.items():
             if key in blocks:
                 checked.wrong[name] += _differences(*blocks[key], found)
-        done += chosen[key][1].seconds
-        left = (time.monotonic() - begin) / done * max(0.0, seconds - done) if done else None
-        on_progress(MeasuringProgress(checked.measured, len(todo), left))
     checked.finished = checked.measured == len(todo)
     known = {(block.net, block.measure) for block in fresh}
     for figure in figures:
@@ -88,7 +82,7 @@ def check(
     return checked
 
 
-def _recorded(store: Store, figure: Figure, plan: Sequence[Planned], wrong: list[str]) -> Recorded:
+def _recorded(store: Store, figure: Figure, plan: Plan, wrong: list[str]) -> Recorded:
     """The blocks of a figure that can be re-measured. What is missing or does not fit is added to `wrong`."""
     untrained = {recipe.id for recipe in store.missing(plan)}
     labels = {planned.net.id: planned.net.label for planned in plan}
@@ -115,7 +109,7 @@ def _recorded(store: Store, figure: Figure, plan: Sequence[Planned], wrong: list
     return found
 
 
-def _weights(store: Store, planned: Planned) -> str:
+def _weights(store: Store, planned: PlannedMeasurement) -> str:
     """The digest that the net's own configuration gives; reading the net checks the file against it."""
     try:
         return read_config(store.run(planned.net.recipe).folder)["weights"]["sha256"]
@@ -126,7 +120,7 @@ def _weights(store: Store, planned: Planned) -> str:
 def _cheapest(recorded: Mapping[str, Recorded], sample: int) -> Recorded:
     """The cheapest block of each figure, then the second cheapest of each, and so on, up to `sample`."""
 
-    def seconds(one: tuple[Key, tuple[Planned, Block]]) -> float:
+    def seconds(one: tuple[Key, tuple[PlannedMeasurement, Block]]) -> float:
         return one[1][1].seconds
 
     queues = [sorted(blocks.items(), key=seconds) for blocks in recorded.values()]
@@ -138,7 +132,7 @@ def _cheapest(recorded: Mapping[str, Recorded], sample: int) -> Recorded:
     return chosen
 
 
-def _differences(planned: Planned, block: Block, found: Block | Failure) -> list[str]:
+def _differences(planned: PlannedMeasurement, block: Block, found: Block | Failure) -> list[str]:
     if isinstance(found, Failure):
         return [f"{planned}: {found}"]
     errors = not planned.net.recipe.task.higher_is_better

@@ -39,13 +39,14 @@ class Claim:
     statement: str
     verdict: Verdict
     measured: str  # the number in words, with its interval
-    paper: str = ""  # the paper's own number, if it gives one
+    paper: str = ""  # the paper's own number or words
     value: float | None = None
     low: float | None = None
     high: float | None = None
     remark: str = ""
     source: Source = Source.PAPER
     added_late: bool = False  # after the first results were known
+    has_published_number: bool = False  # whether `paper` has a number to compare with
 
     @property
     def of_the_paper(self) -> bool:
@@ -75,6 +76,7 @@ def judge(
     remark: str = "",
     source: Source = Source.PAPER,
     added_late: bool = False,
+    has_published_number: bool = False,
 ) -> Claim:
     """Judge a claim: it holds if the whole interval is above (or below) a bound, and fails if none of it is.
 
@@ -94,7 +96,8 @@ def judge(
     wanted = f"above {above:g}" if above is not None else f"below {below:g}"
     measured = f"{what.format(in_words(estimate))}, n = {count}; wanted: {wanted}"
     value, low, high = (None if math.isnan(number) else number for number in (value, low, high))
-    return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, source, added_late)
+    origin = (source, added_late, has_published_number)
+    return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, *origin)
 
 
 def in_words(estimate: Estimate) -> str:
@@ -106,16 +109,13 @@ def in_words(estimate: Estimate) -> str:
     return f"{estimate.value:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]"
 
 
-def resampled(
-    statistic: Callable[[np.ndarray], np.ndarray], data: Sequence[Sequence[float]], *, fewest: int = FEWEST
-) -> Estimate:
+def resampled(statistic: Callable[[np.ndarray], np.ndarray], data: Sequence[Sequence[float]]) -> Estimate:
     """Estimate a statistic of (units, columns) with a percentile bootstrap over units. Units with NaN are ignored.
 
     Args:
-        statistic: maps (..., units, columns) to (...,).
-        fewest: with fewer units, the estimate has no interval.
+        statistic: maps (..., units, columns) to (...,). With few units, the estimate has no interval.
     """
-    return bootstrap(data, statistic, level=LEVEL, resamples=RESAMPLES, min_units=fewest)
+    return bootstrap(data, statistic, level=LEVEL, resamples=RESAMPLES, min_units=FEWEST)
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
@@ -170,7 +170,7 @@ def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:
     return Estimate(nets.value, min(nets.low, examples.low), max(nets.high, examples.high), nets.examples)
 
 
-def area_over_nets(nets: Sequence[Sequence[tuple[float, bool]]], *, fewest: int = FEWEST) -> Estimate:
+def area_over_nets(nets: Sequence[Sequence[tuple[float, bool]]]) -> Estimate:
     """Estimate the AUROC: the probability that a right example has a higher score than a wrong one.
 
     Each net is a list of (score, right). Nets are resampled, because examples of one net are not independent.
@@ -182,7 +182,7 @@ def area_over_nets(nets: Sequence[Sequence[tuple[float, bool]]], *, fewest: int 
         for score, right in net:
             counts[int(right), i, place[score]] += 1
     wrong, right = counts
-    return grouped_auroc(right, wrong, level=LEVEL, resamples=RESAMPLES, min_units=fewest)
+    return grouped_auroc(right, wrong, level=LEVEL, resamples=RESAMPLES, min_units=FEWEST)
 
 
 def _spearman(pairs: np.ndarray) -> np.ndarray:

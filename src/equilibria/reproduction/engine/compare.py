@@ -6,14 +6,11 @@ has the standard error of each number under another rounding.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from equilibria.core.solution import Status
-from equilibria.training.runs import ON_THE_EDGE
-
-Row = dict[str, Any]  # plain data: one measurement of one net
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row
+from equilibria.training.measurement import ON_THE_EDGE
 
 ALIGNMENT_TOLERANCE = 0.01
 FACTOR = 10.0  # between two sizes that count as the same
@@ -21,46 +18,7 @@ SMALL = 1e-5  # sizes below it count as the same
 RELATIVE = 0.05  # of numbers about which nothing else is known, and of errors
 ABSOLUTE = 1e-6
 STANDARD_ERRORS = 5.0  # they are estimated from few examples, and thousands of numbers are compared
-
-
-class Kind(StrEnum):
-    """What a column contains. It decides how the column is compared."""
-
-    SETTING = "setting"  # given by the measure; must be equal
-    SHARE = "share"  # mean score over examples, or a mean error if the task scores errors
-    ALIGNMENT = "alignment"  # mean agreement over examples, at most 1
-    COUNT = "count"  # of examples
-    RESIDUAL = "residual"  # only its order of magnitude counts
-    DISTANCE = "distance"  # the same
-    EFFORT = "effort"  # of a search, which may end early; the same
-    NUMBER = "number"  # anything else, compared relative to its size
-    BEST_STEPS = "best steps"  # the first of the step counts with the best score
-    STATUS = "status"  # how the solve of each example ended
-    ROUNDING_ERROR = "rounding error"  # not compared: it makes the tolerances
-
-
 SIZES = (Kind.RESIDUAL, Kind.DISTANCE, Kind.EFFORT)
-
-
-class Field(NamedTuple):
-    """What a measure declares about one column of its rows.
-
-    Args:
-        error: the key in `rounding_error` that applies to this column. Defaults to the column's own name.
-        of: the column with the number of examples behind this one.
-    """
-
-    kind: Kind
-    error: str = ""
-    of: str = "examples"
-
-
-Fields = Mapping[str, Field]
-
-
-def settings(*names: str) -> dict[str, Field]:
-    """Declare columns that repeat the settings of a measure."""
-    return dict.fromkeys(names, Field(Kind.SETTING))
 
 
 def differences(fields: Fields, recorded: Sequence[Row], measured: Sequence[Row], *, errors: bool = False) -> list[str]:

@@ -9,8 +9,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 from scipy.stats import norm
+
+from equilibria.reproduction.engine.rows import Row, values
 
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
 TICKS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
@@ -27,15 +29,15 @@ STYLE: Any = {
 }
 
 
-def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Canvas, np.ndarray]:
+def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Drawing, np.ndarray]:
     """Return an empty drawing with (rows, columns) axes."""
     with rc_context(STYLE):
-        made = Canvas(figsize=(width * columns, height * rows), layout="constrained")
+        made = Drawing(figsize=(width * columns, height * rows), layout="constrained")
         axes = made.subplots(rows, columns, squeeze=False)
     return made, axes
 
 
-def save(drawn: Canvas, stem: Path) -> None:
+def save(drawn: Drawing, stem: Path) -> None:
     """Write stem.svg and stem.png. Equal drawings become equal files."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
@@ -44,35 +46,32 @@ def save(drawn: Canvas, stem: Path) -> None:
         drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
 
 
-def caption(drawn: Canvas, text: str) -> None:
+def caption(drawn: Drawing, text: str) -> None:
     """Write a sentence below a drawing: what the paper says about it."""
     with rc_context(STYLE):
         drawn.supxlabel(text, fontsize=8, color="#555555")
 
 
-def probit(shares: Sequence[float] | np.ndarray, cap: float = CAP) -> np.ndarray:
-    """Return the normal quantiles of shares, which are clipped to [1 - cap, cap]."""
-    return norm.ppf(np.clip(np.asarray(shares, dtype=float), 1 - cap, cap))
+def probit(shares: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Return the normal quantiles of shares, which are clipped to [1 - CAP, CAP]."""
+    return norm.ppf(np.clip(np.asarray(shares, dtype=float), 1 - CAP, CAP))
 
 
-def probit_axis(axis: Axes, which: str, label: str, cap: float = CAP) -> None:
+def probit_axis(axis: Axes, which: str, label: str) -> None:
     """Label an axis that shows `probit` of shares."""
-    ticks = [tick for tick in TICKS if 1 - cap <= tick <= cap]
-    names = [f"{tick:g}" for tick in ticks]
-    (axis.set_xticks if which == "x" else axis.set_yticks)(probit(ticks, cap), names)
+    names = [f"{tick:g}" for tick in TICKS]
+    (axis.set_xticks if which == "x" else axis.set_yticks)(probit(TICKS), names)
     (axis.set_xlabel if which == "x" else axis.set_ylabel)(label)
 
 
-def trend(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, **style: Any) -> float | None:
-    """Draw the least-squares line through points in the space of the axes; return its slope, or None without one."""
-    line = least_squares(x, y)
-    if line is None:
-        return None
-    slope, offset = line
-    there = [one for one, other in zip(x, y, strict=True) if np.isfinite([one, other]).all()]
-    ends = np.array([min(there), max(there)])
-    axis.plot(ends, slope * ends + offset, color=colour, lw=1, **style)
-    return slope
+def trend(axis: Axes, x: np.ndarray, y: np.ndarray, colour: str) -> None:
+    """Draw the least-squares line through points in the space of the axes, if there is one."""
+    line = least_squares(x.tolist(), y.tolist())
+    if line is not None:
+        slope, offset = line
+        there = x[np.isfinite(x) & np.isfinite(y)]
+        ends = np.array([there.min(), there.max()])
+        axis.plot(ends, slope * ends + offset, color=colour, lw=1)
 
 
 def least_squares(x: Sequence[float], y: Sequence[float]) -> tuple[float, float] | None:
@@ -86,22 +85,23 @@ def least_squares(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]
 
 def scatter(
     axis: Axes,
-    groups: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    groups: Sequence[tuple[str, Sequence[Row]]],
     *,
+    x: str = "alignment",
+    y: str = "partial_score",
     y_transform: Callable[[Sequence[float]], np.ndarray] = probit,
     trends: bool = True,
 ) -> None:
-    """Draw groups of (label, shares, y), with a trend line each. The horizontal axis is a probit axis."""
-    for i, (name, x, y) in enumerate(groups):
-        colour = COLOURS[i % len(COLOURS)]
-        there, up = probit(x), y_transform(y)
-        marker = MARKERS[i % len(MARKERS)]
+    """Draw groups of (label, rows) by two columns, with a trend line each. The horizontal axis is a probit axis."""
+    for i, (name, rows) in enumerate(groups):
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        there, up = probit(values(rows, x)), y_transform(values(rows, y))
         axis.scatter(there, up, s=26, color=colour, marker=marker, alpha=0.75, linewidths=0, label=name)
         if trends:
-            trend(axis, there.tolist(), up.tolist(), colour)
+            trend(axis, there, up, colour)
 
 
-def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Canvas:
+def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Drawing:
     """Draw a table."""
     widths = [max(len(str(row[i])) for row in (header, *cells)) for i in range(len(header))]
     drawn, axes = figure(width=0.085 * sum(widths) + 0.3 * len(widths), height=0.32 * (len(cells) + 2))

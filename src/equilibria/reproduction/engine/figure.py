@@ -1,19 +1,18 @@
 """What a figure is: nets to train, measurements of each, a drawing, and claims that can be checked."""
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.io.describe import fingerprint
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction.engine.claims import Claim
-from equilibria.reproduction.engine.compare import Fields, Row
 from equilibria.reproduction.engine.drawing import table
+from equilibria.reproduction.engine.rows import Fields, Row
 from equilibria.reproduction.scales import Scale
 from equilibria.training import Recipe
 
@@ -79,7 +78,7 @@ CONFIGURATION = ("depth", "weight_norm", "norm", "rate", "seed")  # columns that
 class Measure(ABC):
     """A frozen dataclass of plain numbers and words: one repeatable measurement of one net."""
 
-    version: ClassVar[int] = 1  # raise it when the same settings give other rows
+    version: ClassVar[int] = 1  # increment it when the same settings produce different rows
 
     @property
     @abstractmethod
@@ -101,7 +100,7 @@ class Measure(ABC):
         return fingerprint(self.settings)
 
 
-class Planned(NamedTuple):
+class PlannedMeasurement(NamedTuple):
     """One measurement that a figure needs."""
 
     net: FigureNet
@@ -114,6 +113,9 @@ class Planned(NamedTuple):
 
     def __str__(self) -> str:
         return f"{type(self.measure).__name__} of {self.net.label} ({self.net.id})"
+
+
+Plan = list[PlannedMeasurement]
 
 
 class Part(StrEnum):
@@ -150,7 +152,7 @@ class Figure(ABC):
     name: ClassVar[str]  # of its folder in results/<scale>
     places: ClassVar[tuple[Place, ...]]
     title: ClassVar[str]
-    setting: ClassVar[str]  # a sentence or two on what is done
+    setup: ClassVar[str]  # a sentence or two on what is done
 
     @property
     def place(self) -> str:
@@ -158,11 +160,11 @@ class Figure(ABC):
         return ", and ".join(map(str, self.places))
 
     @abstractmethod
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         """List the nets that are measured, and how."""
 
     @abstractmethod
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         """Draw the figure."""
 
     @abstractmethod
@@ -175,7 +177,7 @@ class Figure(ABC):
         return None
 
 
-class Cells(NamedTuple):
+class TableContent(NamedTuple):
     """A table."""
 
     header: Sequence[str]
@@ -186,10 +188,10 @@ class TableFigure(Figure):
     """A figure that is a table."""
 
     @abstractmethod
-    def cells(self, rows: Sequence[Row]) -> Cells:
+    def cells(self, rows: Sequence[Row]) -> TableContent:
         """Fill the table."""
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         """Draw the table."""
         return table(*self.cells(rows), title=self.title)
 
@@ -202,34 +204,6 @@ class Points(NamedTuple):
     points: list[dict[str, Any]]  # each with net, x, y, label
 
 
-def every(nets: Sequence[FigureNet], *measures: Measure) -> list[Planned]:
+def plan_all(nets: Sequence[FigureNet], *measures: Measure) -> Plan:
     """Plan every measurement of every net."""
-    return [Planned(net, measure) for net in nets for measure in measures]
-
-
-def pick(rows: Sequence[Row], **columns: Any) -> list[Row]:
-    """Return the rows with these values; a tuple allows each of its values."""
-
-    def fits(row: Row) -> bool:
-        return all(
-            row.get(name) in value if isinstance(value, tuple) else row.get(name) == value
-            for name, value in columns.items()
-        )
-
-    return [row for row in rows if fits(row)]
-
-
-def values(rows: Sequence[Row], name: str) -> list[float]:
-    """Return one column; what was not measured is NaN."""
-    return numbers([row.get(name) for row in rows])
-
-
-def numbers(column: Sequence[float | None]) -> list[float]:
-    """Replace None, which stands for a missing number in JSON, by NaN."""
-    return [math.nan if one is None else one for one in column]
-
-
-def by(rows: Sequence[Row], name: str) -> Iterator[tuple[Any, list[Row]]]:
-    """Group rows by a column, in the order in which its values first appear."""
-    for value in dict.fromkeys(row[name] for row in rows):
-        yield value, pick(rows, **{name: value})
+    return [PlannedMeasurement(net, measure) for net in nets for measure in measures]

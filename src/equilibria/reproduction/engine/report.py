@@ -13,7 +13,7 @@ from equilibria.io.pages import render
 from equilibria.reproduction.departures import departures
 from equilibria.reproduction.engine.accounts import Cost, TrainedNet, cost, cost_by_task, provenance, trained_nets
 from equilibria.reproduction.engine.claims import LEVEL, STRONG, Claim, Verdict
-from equilibria.reproduction.engine.figure import Cells, Figure, TableFigure
+from equilibria.reproduction.engine.figure import Figure, TableContent, TableFigure
 from equilibria.reproduction.engine.store import Block, Store, add_net_columns, write_if_new
 from equilibria.reproduction.scales import Scale
 
@@ -35,7 +35,7 @@ class _Finished:
     nets: list[TrainedNet]
     note: list[str]  # paragraphs
     image: str | None  # as a data URI
-    cells: Cells | None  # of a figure that is a table
+    cells: TableContent | None  # of a figure that is a table
     stale: int  # measurements that are missing or out of date
 
     @property
@@ -67,7 +67,7 @@ def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
         missing=[figure for figure in figures if not found[figure.name]],
         claims=[claim for _, claim in claims if claim.of_the_paper],
         own_claims=[claim for _, claim in claims if not claim.of_the_paper],
-        compared=[(one, claim) for one, claim in claims if any(letter.isdigit() for letter in claim.paper)],
+        compared=[(one, claim) for one, claim in claims if claim.has_published_number],
         exceptions=[
             (one, claim)
             for verdict in (Verdict.FAILS, Verdict.OPEN)

@@ -3,23 +3,27 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from equilibria.io.files import DamagedFile
-from equilibria.reproduction.engine.accounts import environment
 from equilibria.reproduction.engine.claims import Claim
 from equilibria.reproduction.engine.drawing import save
-from equilibria.reproduction.engine.figure import Figure, Planned
-from equilibria.reproduction.engine.measure import Failure, measure_all
-from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns, write_if_new
+from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
+from equilibria.reproduction.engine.store import Block, Key, Store, add_net_columns, environment, write_if_new
 from equilibria.reproduction.scales import Scale
-from equilibria.training import Entry, sweep
+from equilibria.training import Entry, Run, sweep
 from equilibria.training._sweep import Executor, available_cores
+from equilibria.training.events import OnProgress
+from equilibria.training.pool import run_jobs
 
 SHOWN = 3  # reasons of a failure that are written out
+
+
+class Failure(str):
+    """Why a measurement failed."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def reproduce(
     return work.result
 
 
-def conclude(store: Store, figure: Figure, plan: Sequence[Planned], blocks: Sequence[Block]) -> list[Claim]:
+def conclude(store: Store, figure: Figure, plan: Plan, blocks: Sequence[Block]) -> list[Claim]:
     """Write the rows, the drawing and the claims of a measured figure. Files that would not change are not written."""
     rows = add_net_columns(plan, blocks)
     store.write_blocks(figure, blocks)
@@ -138,11 +142,11 @@ def conclude(store: Store, figure: Figure, plan: Sequence[Planned], blocks: Sequ
 class _Work:
     """The measurements of every figure: those that are known, and those that have to be made."""
 
-    def __init__(self, store: Store, plans: list[tuple[Figure, list[Planned]]], on_progress: OnReproduction) -> None:
+    def __init__(self, store: Store, plans: list[tuple[Figure, Plan]], on_progress: OnReproduction) -> None:
         self.store, self.plans, self.on_progress = store, plans, on_progress
         self.result = ReproductionResult()
         self.blocks = store.known()
-        self.wanted: dict[str, dict[Key, Planned]] = {}  # by the names of figures
+        self.wanted: dict[str, dict[Key, PlannedMeasurement]] = {}  # by the names of figures
 
     def note_trained(self, entries: Sequence[Entry]) -> None:
         """Record which nets were trained, and which figures fail without their nets."""
@@ -172,10 +176,8 @@ class _Work:
     def measure(self, workers: int, stop: threading.Event | None) -> None:
         """Make the missing measurements, and save after each."""
         todo = {key: one for keys in self.wanted.values() for key, one in keys.items() if key not in self.blocks}
-        begin, failures = time.monotonic(), dict[Key, Failure]()
-        if todo:
-            self.on_progress(MeasuringProgress(0, len(todo), None))
-        for done, (key, found) in enumerate(measure_all(self.store, todo, workers=workers, stop=stop), start=1):
+        failures = dict[Key, Failure]()
+        for key, found in measure_all(self.store, todo, workers=workers, on_progress=self.on_progress, stop=stop):
             if isinstance(found, Failure):
                 failures[key] = found
             else:
@@ -184,8 +186,6 @@ class _Work:
                 for figure, _ in self.plans:
                     if key in self.wanted.get(figure.name, {}):
                         self.store.write_blocks(figure, self._known(figure))
-            left = (time.monotonic() - begin) / done * (len(todo) - done)
-            self.on_progress(MeasuringProgress(done, len(todo), left))
         for name, keys in self.wanted.items():
             missing = [key for key in keys if key not in self.blocks]
             reasons = [f"{keys[key]}: {failures[key]}" for key in missing if key in failures]
@@ -217,3 +217,53 @@ class _Work:
 def _first(reasons: Sequence[str]) -> str:
     more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
     return "; ".join(reasons[:SHOWN]) + more
+
+
+def measure_all(
+    store: Store,
+    planned: Mapping[Key, PlannedMeasurement],
+    *,
+    workers: int,
+    seconds: Mapping[Key, float] | None = None,
+    on_progress: OnReproduction = ignore,
+    stop: threading.Event | None = None,
+) -> Iterator[tuple[Key, Block | Failure]]:
+    """Yield each measurement when it is made, by several processes, until `stop` is set.
+
+    A measurement that fails, or kills its process, does not affect the others.
+
+    Args:
+        seconds: how long each measurement takes. Defaults to the same for all.
+    """
+    keys = list(planned)
+    jobs = [(store.run(one.net.recipe).folder, one) for one in planned.values()]
+    costs = [seconds[key] if seconds else 1.0 for key in keys]
+    begin, done, spent = time.monotonic(), 0, 0.0
+    if keys:
+        on_progress(MeasuringProgress(0, len(keys), None))
+    for job, end in run_jobs(_measure_job, jobs, workers=workers, stop=stop):
+        key = keys[job]
+        if end.state == "finished":
+            same = end.result.key == key
+            yield key, end.result if same else Failure("the net or its measure changed during the run")
+        elif end.state == "failed":
+            yield key, Failure(end.reason)
+        else:
+            continue
+        done, spent = done + 1, spent + costs[job]
+        left = (time.monotonic() - begin) / spent * max(0.0, sum(costs) - spent) if spent else None
+        on_progress(MeasuringProgress(done, len(keys), left))
+
+
+def measure_block(folder: Path, planned: PlannedMeasurement) -> Block:
+    """Measure the trained net in `folder`."""
+    run, (net, measure) = Run(folder), planned
+    begin = time.process_time()  # the load of the machine does not count
+    rows = measure.rows(run.model(), net.recipe)
+    seconds = round(time.process_time() - begin, 2)
+    return Block(net.id, run.summary["weights"], measure.id, measure.settings, rows, seconds)
+
+
+def _measure_job(on_progress: OnProgress, folder: Path, planned: PlannedMeasurement) -> Block:
+    del on_progress  # a measurement is too short to report on
+    return measure_block(folder, planned)

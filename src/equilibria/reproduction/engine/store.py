@@ -12,18 +12,21 @@ results/<scale>/report.html             all of it on one page
 
 import json
 import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from equilibria.io.files import DamagedFile, write_atomically
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Figure, Planned
+from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
+from equilibria.reproduction.engine.rows import Row
 from equilibria.training import Recipe, Run, find_runs
 
+PACKAGES = ("equilibria", "torch", "numpy", "scipy", "matplotlib")
 FORMAT = 2  # of rows.json, claims.json and points.json
 Key = tuple[str, str, str]  # the net, its weights, and the measure of a block
 
@@ -68,12 +71,12 @@ class Store:
         own = Run(self.nets / recipe.id)
         return own if own.finished or recipe.id not in self.shipped else self.shipped[recipe.id]
 
-    def missing(self, plan: Iterable[Planned]) -> list[Recipe]:
+    def missing(self, plan: Iterable[PlannedMeasurement]) -> list[Recipe]:
         """Return the recipes that have not been trained yet, each once."""
         recipes = {planned.net.id: planned.net.recipe for planned in plan}
         return [recipe for recipe in recipes.values() if not self.run(recipe).finished]
 
-    def keys(self, plan: Iterable[Planned]) -> dict[Key, Planned]:
+    def keys(self, plan: Iterable[PlannedMeasurement]) -> dict[Key, PlannedMeasurement]:
         """Return the different measurements of a plan of trained nets, each once."""
         return {(planned.net.id, self._weights_of(planned.net.recipe), planned.measure.id): planned for planned in plan}
 
@@ -170,7 +173,7 @@ def write_if_new(path: Path, content: bytes) -> None:
         write_atomically(path, content)
 
 
-def add_net_columns(plan: Sequence[Planned], blocks: Iterable[Block]) -> list[Row]:
+def add_net_columns(plan: Plan, blocks: Iterable[Block]) -> list[Row]:
     """Return the rows of a plan, each with the columns of its net."""
     known = {(block.net, block.measure): block for block in blocks}
     rows = []
@@ -214,3 +217,30 @@ def _alive(process: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def environment() -> dict[str, Any]:
+    """The versions and the processor of this process, as plain data."""
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    for line in listing.read_text().splitlines() if listing.is_file() else ():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # imported from its source without being installed
+        return "not installed"

@@ -1,17 +1,17 @@
-"""What the figures of digits, matrices and graphs share: nets as points of error against AA."""
+"""Error against AA, which Appendices H, I and J show for digits, matrices and graphs."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, judge, rank_correlation
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, caption, figure, probit_axis, scatter
-from equilibria.reproduction.engine.figure import Figure, FigureNet, Planned, Points, by, every, pick, values
-from equilibria.reproduction.figures._prefix_sums import as_points, averaged
+from equilibria.reproduction.engine.figure import Figure, FigureNet, Plan, Points, plan_all
+from equilibria.reproduction.engine.rows import Row, group_by, select, values
+from equilibria.reproduction.figures._nets_as_points import as_points, averaged
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
@@ -40,30 +40,28 @@ class ErrorByAlignment(Figure):
     def nets(self, scale: Scale) -> list[FigureNet]:
         """Return the nets to measure."""
 
-    @abstractmethod
     def error_of(self, score: float) -> float:
-        """Convert a score to an error."""
+        """Convert a score to an error. Defaults to tasks whose scores are errors."""
+        return score
 
     @property
     def easy(self) -> tuple[int | float, ...]:
         """The difficulties that training used."""
         return tuple(one for one in self.difficulties if one not in self.harder)
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         count = scale.trial.vectors
         steps = (min(STEPS, scale.trial.steps),) * len(self.difficulties)
-        return every(
+        return plan_all(
             self.nets(scale), Profile(self.difficulties, count, scale.trial.restarts, min(ALIGNED, count), steps)
         )
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((left, right),) = figure(2)
         for axis, hard in ((left, False), (right, True)):
-            groups = [
-                (LABELS[category], values(nets, "alignment"), values(nets, "error"))
-                for category, nets in by(self.averages(rows, hard=hard), "category")
-            ]
-            scatter(axis, groups, y_transform=np.asarray, trends=False)
+            nets = self.averages(rows, hard=hard)
+            groups = [(LABELS[category], those) for category, those in group_by(nets, "category")]
+            scatter(axis, groups, y="error", y_transform=np.asarray, trends=False)
             constants = values(self._part(rows, hard=hard), "constant")
             constant = self.error_of(sum(constants) / len(constants))
             axis.axhline(constant, color="#888888", lw=1, ls="--", label=f"a constant answer, {constant:.4g}")
@@ -123,7 +121,7 @@ class ErrorByAlignment(Figure):
         return [net | {"error": self.error_of(net["score"])} for net in nets]
 
     def _part(self, rows: Sequence[Row], *, hard: bool) -> list[Row]:
-        return pick(rows, difficulty=self.harder if hard else self.easy, budget="large")
+        return select(rows, difficulty=self.harder if hard else self.easy, budget="large")
 
 
 def _rounded(alignments: Sequence[float]) -> list[float]:

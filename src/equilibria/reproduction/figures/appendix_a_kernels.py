@@ -1,18 +1,16 @@
-"""Appendix A: Figure 4 with other measures of the similarity of two states."""
+"""Appendix A: Figure 4 with other kernels than the cosine."""
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import STRONG, Claim
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
+from equilibria.reproduction.engine.rows import Row
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged
 from equilibria.reproduction.figures._prefix_sums import (
-    accuracy_rises,
-    as_points,
     at_large_budget,
-    averaged,
     scatter_of_nets,
 )
 from equilibria.reproduction.figures.figure4_correlation import LABELS
@@ -33,15 +31,15 @@ class Kernels(Figure):
     name = "kernels"
     places = (Place(Part.APPENDIX, "A", "alternatives to cosine similarity"),)
     title = "Path independence goes with generalisation whichever kernel measures it"
-    setting = (
+    setup = (
         "The prefix-sum nets and the budget of Figure 4. The similarity of the states from two starts is measured by "
         "three kernels of the distance at unit length, with eps 5000, and by the cosine."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         return at_large_budget(scale, *WAYS)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, axes = figure(2, 2, width=4.4, height=3.3)
         nets = self._nets(rows)
         for axis, (name, label) in zip(axes.flat, SHOWN.items(), strict=True):

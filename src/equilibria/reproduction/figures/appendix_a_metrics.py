@@ -6,8 +6,8 @@ import numpy as np
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, judge, mean, rank_correlation
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Cells, Part, Place, Planned, TableFigure, every, pick, values
+from equilibria.reproduction.engine.figure import Part, Place, Plan, TableContent, TableFigure, plan_all
+from equilibria.reproduction.engine.rows import Row, select, values
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
 from equilibria.reproduction.measures.path_metrics import AdversarialStarts, JacobianNorm, SwappedStarts
 from equilibria.reproduction.nets import Category, string_nets
@@ -38,14 +38,14 @@ class MetricComparison(TableFigure):
     name = "metrics"
     places = (Place(Part.APPENDIX, "A", "table"),)
     title = "AA is cheap and has no units"
-    setting = (
+    setup = (
         "The unrolled prefix-sum nets on a few strings of 32 bits after 64 fixed point iterations: the AA score, the "
         "same under attack by L-BFGS, and the norm of d FIX / d z0 by Hutchinson's estimate with 8 probes; and how "
         "each changes when the states of a net are twice as long while its answers stay the same. The median over "
         "strings counts for Jacobians. A backward evaluation of the cell counts as two forward ones."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         trial = scale.trial
         basic = (TRAINED_ON, min(EXAMPLES, trial.strings), min(STEPS, trial.steps))
         measures = [
@@ -58,9 +58,9 @@ class MetricComparison(TableFigure):
             for size in (1.0, TWICE)
             if kind is not AdversarialStarts or size == 1.0  # a cosine like AA, and expensive
         ]
-        return every(string_nets(scale, Category.UNROLL), *measures)
+        return plan_all(string_nets(scale, Category.UNROLL), *measures)
 
-    def cells(self, rows: Sequence[Row]) -> Cells:
+    def cells(self, rows: Sequence[Row]) -> TableContent:
         header = (
             "metric",
             "range over nets",
@@ -72,7 +72,7 @@ class MetricComparison(TableFigure):
         )
         cells = []
         for metric, label in LABELS.items():
-            nets = pick(rows, metric=metric, size=1.0)
+            nets = select(rows, metric=metric, size=1.0)
             numbers = values(nets, TYPICAL[metric])
             agreement = "" if metric == "alignment" else _short(_agreement(rows, metric))
             seconds = np.mean([net["seconds"] for net in nets])
@@ -87,7 +87,7 @@ class MetricComparison(TableFigure):
                     GRADES[metric],
                 )
             )
-        return Cells(header, cells)
+        return TableContent(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         return [*_agreements(rows), *_costs(rows), *_units(rows)]
@@ -179,7 +179,7 @@ def _of(rows: Sequence[Row], metric: str, size: float = 1.0) -> list[Row]:
     def order(row: Row) -> tuple:
         return -row["depth"], row["weight_norm"], row["rate"]
 
-    return sorted(pick(rows, metric=metric, size=size), key=order)
+    return sorted(select(rows, metric=metric, size=size), key=order)
 
 
 def _agreement(rows: Sequence[Row], metric: str) -> Estimate:

@@ -1,20 +1,18 @@
-"""Appendix D: Figure 4 at each length, with the training's budget and with a large one."""
+"""Appendix D: Figure 4 at each length, with the training budget and with a large one."""
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, correlation_gain, difference, judge, mean
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, pick
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
+from equilibria.reproduction.engine.rows import Row, select
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged
 from equilibria.reproduction.figures._prefix_sums import (
     LENGTHS,
     LONGER,
-    accuracy_rises,
-    as_points,
     at_both_budgets,
-    averaged,
     both_budgets,
     grid_of_nets,
 )
@@ -33,35 +31,35 @@ class ByDifficulty(Figure):
     name = "by_difficulty"
     places = (Place(Part.APPENDIX, "D"),)
     title = "The correlation at each length, with the training's budget and with a large one"
-    setting = (
+    setup = (
         "The prefix-sum nets of Figure 4 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         return at_both_budgets(scale, *WAYS)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn = grid_of_nets(rows, LABELS)
         caption(drawn, "Paper: the correlation is more apparent with a very large budget, and persists at all lengths.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        large = [pick(rows, difficulty=length, budget="large") for length in LENGTHS]
-        found = [
-            accuracy_rises(
-                f"accuracy_rises_{length}",
-                f"with the large budget accuracy rises with path independence at {length} bits",
-                nets,
-                above=0.0,
-                paper="persists for all lengths",
-            )
-            for length, nets in zip(LENGTHS, large, strict=True)
-        ]
         (aligned, aligned_then), (right, right_then) = (
             both_budgets(rows, name) for name in ("alignment", "partial_score")
         )
-        found.append(
+        kept = [i for i, score in enumerate(aligned) if score >= INDEPENDENT]
+        return [
+            *(
+                accuracy_rises(
+                    f"accuracy_rises_{length}",
+                    f"with the large budget accuracy rises with path independence at {length} bits",
+                    select(rows, difficulty=length, budget="large"),
+                    above=0.0,
+                    paper="persists for all lengths",
+                )
+                for length in LENGTHS
+            ),
             judge(
                 "correlation_is_clearer_at_large_budget",
                 "the correlation is clearer with the large budget than with that of the training",
@@ -69,9 +67,7 @@ class ByDifficulty(Figure):
                 above=0.0,
                 what="the rank correlation over nets, at all lengths together, grows by {}",
                 paper="more apparent",
-            )
-        )
-        found.append(
+            ),
             judge(
                 "poor_at_training_budget",
                 "with the budget of the training all nets do very poorly on strings longer than those of the training",
@@ -79,10 +75,7 @@ class ByDifficulty(Figure):
                 below=POOR,
                 what="{} of the strings are right, in the mean over nets",
                 paper="very poorly",
-            )
-        )
-        kept = [i for i, score in enumerate(aligned) if score >= INDEPENDENT]
-        found.append(
+            ),
             judge(
                 "independent_nets_lose_nothing",
                 f"nets that are path independent (AA of at least {INDEPENDENT}) lose nothing with the large budget",
@@ -90,10 +83,9 @@ class ByDifficulty(Figure):
                 above=-LOSS,
                 what="the share of right bits changes by {}",
                 paper="that does not happen",
-            )
-        )
-        return found
+            ),
+        ]
 
     def points(self, rows: Sequence[Row]) -> Points:
-        nets = averaged(pick(rows, budget="large", difficulty=LONGER), "alignment", "partial_score")
+        nets = averaged(select(rows, budget="large", difficulty=LONGER), "alignment", "partial_score")
         return Points("AA score, longer strings", "share of right bits", as_points(nets))

@@ -1,22 +1,21 @@
-"""Appendix E: Figure 3 at each length, with the training's budget and with a large one."""
+"""Appendix E: Figure 3 at each length, with the training budget and with a large one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge, mean
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, every, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
+from equilibria.reproduction.engine.rows import Row, select, values
+from equilibria.reproduction.figures._nets_as_points import as_points, averaged
 from equilibria.reproduction.figures._prefix_sums import (
     LONGER,
     TRAINED_ON,
-    as_points,
     as_trained,
     at_both_budgets,
     at_large_budget,
-    averaged,
     both_budgets,
     grid_of_nets,
     large,
@@ -37,25 +36,25 @@ class InterventionsByDifficulty(Figure):
     name = "interventions_by_difficulty"
     places = (Place(Part.APPENDIX, "E"),)
     title = "Shallow nets from mixed starts become right with more steps"
-    setting = (
+    setup = (
         "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth, and about the "
         "same with a norm at each position and longer trainings, which also take 512 plain steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         local = string_nets(scale, Category.LOCAL_PLAIN)
-        plain = every(local, replace(large(scale), solver="own"), as_trained(scale))
+        plain = plan_all(local, replace(large(scale), solver="own"), as_trained(scale))
         return [*at_both_budgets(scale, *LABELS), *at_large_budget(scale, Category.LOCAL), *plain]
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn = grid_of_nets(rows, SHOWN)
         caption(drawn, "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        mixed = pick(rows, category=Category.MIXED)
-        nets = pick(mixed, depth=min(row["depth"] for row in mixed))
+        mixed = select(rows, category=Category.MIXED)
+        nets = select(mixed, depth=min(row["depth"] for row in mixed))
         gains = [
             judge(
                 f"shallow_{name}_grows",
@@ -79,14 +78,14 @@ class InterventionsByDifficulty(Figure):
             added_late=True,
         )
         plain, other = (
-            _right_bits(pick(rows, category=one), TRAINED_ON) for one in (Category.LOCAL_PLAIN, Category.LOCAL)
+            _right_bits(select(rows, category=one), TRAINED_ON) for one in (Category.LOCAL_PLAIN, Category.LOCAL)
         )
         return [
             *gains,
             before,
             *_perfect(nets, "shallow", "with the large budget they are"),
             *_perfect(
-                pick(rows, category=Category.LOCAL_PLAIN),
+                select(rows, category=Category.LOCAL_PLAIN),
                 "local_norm",
                 "with a norm by position and plain steps they are",
                 source=Source.OURS,
@@ -103,7 +102,7 @@ class InterventionsByDifficulty(Figure):
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
-        nets = averaged(pick(rows, budget="large", difficulty=FURTHER), "alignment", "partial_score")
+        nets = averaged(select(rows, budget="large", difficulty=FURTHER), "alignment", "partial_score")
         return Points(f"AA score at {FURTHER} bits", "share of right bits", as_points(nets))
 
 
@@ -113,7 +112,7 @@ def _range(numbers: Sequence[float]) -> str:
 
 def _right_bits(nets: Sequence[Row], length: int) -> list[float]:
     """The share of right bits of each net with the large budget."""
-    return values(averaged(pick(nets, budget="large", difficulty=length), "partial_score"), "partial_score")
+    return values(averaged(select(nets, budget="large", difficulty=length), "partial_score"), "partial_score")
 
 
 def _perfect(nets: Sequence[Row], group: str, statement: str, source: Source = Source.PAPER) -> list[Claim]:

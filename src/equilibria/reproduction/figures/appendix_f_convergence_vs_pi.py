@@ -1,19 +1,20 @@
-"""Appendix F: a solve can be path independent and right without converging."""
+"""Appendix F: convergence and path independence of single strings."""
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by
-from equilibria.reproduction.figures._prefix_sums import SolvedString, at_large_budget, of_the_deepest, solved_strings
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
+from equilibria.reproduction.engine.rows import Row, group_by
+from equilibria.reproduction.figures._prefix_sums import at_large_budget
+from equilibria.reproduction.figures._single_strings import SolvedString, of_the_deepest, solved_strings
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
@@ -23,7 +24,21 @@ MOSTLY = 0.8
 MANY = 0.1
 SELDOM = 0.2
 
-Test = Callable[[SolvedString], bool]
+
+class Group(NamedTuple):
+    """A group of strings, in words for the report."""
+
+    words: str
+    contains: Callable[[SolvedString], bool]
+
+
+CONVERGED = Group("those that converged", lambda one: one.status == Status.CONVERGED)
+UNCONVERGED = Group("those that did not converge", lambda one: one.status != Status.CONVERGED)
+HIGH_AA = Group(f"have an AA score of at least {HIGH}", lambda one: one.alignment >= HIGH)
+UNCONVERGED_WITH_HIGH_AA = Group("these", lambda one: UNCONVERGED.contains(one) and HIGH_AA.contains(one))
+LOW_AA = Group(f"those with an AA score below {LOW}", lambda one: one.alignment < LOW)
+ARE_RIGHT = Group("are right", lambda one: one.right)
+DIVERGE = Group("diverge", lambda one: one.status == Status.DIVERGED)
 
 
 class ConvergenceVsPathIndependence(Figure):
@@ -32,16 +47,16 @@ class ConvergenceVsPathIndependence(Figure):
     name = "convergence_vs_pi"
     places = (Place(Part.APPENDIX, "F"),)
     title = "Convergence is not needed for path independence"
-    setting = (
+    setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after at most 512 Anderson "
         "steps: the AA score of each, the distance between its last two states, and whether all its bits are right. "
         "A string has converged when its relative residual is below 1e-4."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         return at_large_budget(scale, Category.MIXED)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=6.4, height=4.6)
         found = solved_strings(rows)
         top = 2 * max((one.last_step for one in found if math.isfinite(one.last_step)), default=1.0)
@@ -69,89 +84,60 @@ class ConvergenceVsPathIndependence(Figure):
             share(
                 "converged_have_high_aa",
                 "strings that converge almost always have a high AA score",
-                _converged,
-                _high,
+                CONVERGED,
+                HIGH_AA,
                 above=ALMOST_ALWAYS,
-                what=f"{{}} of those that converged have an AA score of at least {HIGH}, over nets",
                 paper="almost always",
             ),
             share(
                 "converged_are_right",
                 "strings that converge are mostly right",
-                _converged,
-                _right,
+                CONVERGED,
+                ARE_RIGHT,
                 above=MOSTLY,
-                what="{} of those that converged are right, over nets",
                 paper="good per-instance accuracy",
             ),
             share(
                 "unconverged_may_have_high_aa",
                 "many strings do not converge and still have a high AA score",
-                _unconverged,
-                _high,
+                UNCONVERGED,
+                HIGH_AA,
                 above=MANY,
-                what=f"{{}} of those that did not converge have an AA score of at least {HIGH}, over nets",
                 paper="many samples",
             ),
             share(
                 "unconverged_with_high_aa_are_right",
                 "convergence is not needed: strings with a high AA score that did not converge are mostly right",
-                _unconverged_and_high,
-                _right,
+                UNCONVERGED_WITH_HIGH_AA,
+                ARE_RIGHT,
                 above=MOSTLY,
-                what="{} of these are right, over nets",
                 paper="accuracy remains high",
             ),
             share(
                 "low_aa_is_wrong",
                 "strings with a low AA score are seldom right",
-                _low,
-                _right,
+                LOW_AA,
+                ARE_RIGHT,
                 below=SELDOM,
-                what=f"{{}} of those with an AA score below {LOW} are right, over nets",
                 paper="low per-instance accuracies",
             ),
             share(
                 "low_aa_diverges",
                 "strings with a low AA score almost always diverge",
-                _low,
-                lambda one: one.status == Status.DIVERGED,
+                LOW_AA,
+                DIVERGE,
                 above=ALMOST_ALWAYS,
-                what=f"{{}} of those with an AA score below {LOW} diverge, over nets",
                 paper="almost always solver divergence",
             ),
         ]
 
 
-def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Test, are: Test, **words: Any) -> Claim:
+def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Group, are: Group, **words: Any) -> Claim:
     """Judge the share of the strings in one group that are also in another."""
 
     def share(rows: Sequence[Row]) -> Estimate:
-        nets = [[one for one in solved_strings(net) if among(one)] for _, net in by(rows, "net")]
-        return share_over_nets([(sum(map(are, net)), len(net)) for net in nets])
+        nets = [[one for one in solved_strings(net) if among.contains(one)] for _, net in group_by(rows, "net")]
+        return share_over_nets([(sum(map(are.contains, net)), len(net)) for net in nets])
 
-    return judge(claim_id, statement, share(rows), remark=of_the_deepest(rows, share), **words)
-
-
-def _converged(one: SolvedString) -> bool:
-    return one.status == Status.CONVERGED
-
-
-def _unconverged(one: SolvedString) -> bool:
-    return not _converged(one)
-
-
-def _high(one: SolvedString) -> bool:
-    return one.alignment >= HIGH
-
-
-def _unconverged_and_high(one: SolvedString) -> bool:
-    return _unconverged(one) and _high(one)
-
-
-def _low(one: SolvedString) -> bool:
-    return one.alignment < LOW
-
-
-def _right(one: SolvedString) -> bool:
-    return one.right
+    what = f"{{}} of {among.words} {are.words}, over nets"
+    return judge(claim_id, statement, share(rows), what=what, remark=of_the_deepest(rows, share), **words)

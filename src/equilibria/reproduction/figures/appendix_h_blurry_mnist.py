@@ -1,18 +1,18 @@
-"""Appendix H: digits that are blurred more than in training."""
+"""Appendix H: blurry digits."""
 
 from collections.abc import Sequence
 from statistics import median
 
 from equilibria.reproduction.engine.claims import Claim, judge, share
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import FigureNet, Part, Place, Planned, every, pick, values
+from equilibria.reproduction.engine.figure import FigureNet, Part, Place, Plan, plan_all
+from equilibria.reproduction.engine.rows import Row, select, values
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
-from equilibria.reproduction.figures._prefix_sums import averaged
+from equilibria.reproduction.figures._nets_as_points import averaged
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import dense_nets
 from equilibria.reproduction.scales import Scale
 
-PUBLISHED = 1, 5  # per cent: the range of the paper's errors
+PUBLISHED_RANGE = 1, 5  # per cent: the paper's errors on digits
 
 
 class BlurryDigits(ErrorByAlignment):
@@ -21,7 +21,7 @@ class BlurryDigits(ErrorByAlignment):
     name = "blurry_mnist"
     places = (Place(Part.APPENDIX, "H"),)
     title = "Blurry MNIST: path independence and error on digits that are more blurred"
-    setting = (
+    setup = (
         "Fully connected nets trained on MNIST digits blurred with sigma 2 to 3.5, tested up to 5.5; error in per cent."
     )
     difficulties = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5)
@@ -34,16 +34,16 @@ class BlurryDigits(ErrorByAlignment):
     def error_of(self, score: float) -> float:
         return 100 * (1 - score)
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         """Also measure how well each net has learned: digits as in training, with the steps of the training."""
         learned = Profile(self.easy, scale.trial.vectors, scale.trial.restarts, aligned=0)
-        return super().plan(scale) + every(self.nets(scale), learned)
+        return super().plan(scale) + plan_all(self.nets(scale), learned)
 
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
-        learned = values(self.with_errors(averaged(pick(rows, budget="training"), "score")), "error")
-        large = pick(rows, budget="large", difficulty=self.easy)
+        learned = values(self.with_errors(averaged(select(rows, budget="training"), "score")), "error")
+        large = select(rows, budget="large", difficulty=self.easy)
         after, steps = values(self.with_errors(averaged(large, "score")), "error"), large[0]["steps"]
-        low, high = PUBLISHED
+        low, high = PUBLISHED_RANGE
         return [
             judge(
                 "digits_are_learned",
@@ -52,6 +52,7 @@ class BlurryDigits(ErrorByAlignment):
                 above=0.5,
                 what="{} of nets, after as many steps as in training",
                 paper=f"{low} to {high} %, all nets",
+                has_published_number=True,
                 remark=f"From {min(learned):.1f} to {max(learned):.1f} %, the median {median(learned):.1f} %; after "
                 f"{steps} steps from {min(after):.1f} to {max(after):.1f} %, the median {median(after):.1f} %.",
             )

@@ -1,10 +1,10 @@
-"""Appendix I: inverting matrices that are worse conditioned than in training."""
+"""Appendix I: matrix inversion."""
 
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, Verdict
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import FigureNet, Part, Place, values
+from equilibria.reproduction.engine.figure import FigureNet, Part, Place
+from equilibria.reproduction.engine.rows import Row, values
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.nets import dense_nets
 from equilibria.reproduction.scales import Scale
@@ -21,7 +21,7 @@ class Inversion(ErrorByAlignment):
     name = "matrix_inversion"
     places = (Place(Part.APPENDIX, "I"),)
     title = "Matrix inversion: path independence and error on harder matrices"
-    setting = "Dense residual cells, 20x20 matrices; squared error per element. Trained at c = 0.5, harder: 0.1."
+    setup = "Dense residual cells, 20x20 matrices; squared error per element. Trained at c = 0.5, harder: 0.1."
     difficulties = (0.5, 0.1)
     harder = (0.1,)
     error = "error per element"
@@ -30,9 +30,6 @@ class Inversion(ErrorByAlignment):
 
     def nets(self, scale: Scale) -> list[FigureNet]:
         return dense_nets(scale, scale.inversion, scale.inversion_factors)
-
-    def error_of(self, score: float) -> float:
-        return score
 
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
         best = min(values(self.averages(rows, hard=True), "error"))
@@ -45,6 +42,7 @@ class Inversion(ErrorByAlignment):
                 f"best error {best:.4f}; wanted: at most {level}",
                 paper=paper,
                 value=best,
+                has_published_number=True,
                 remark="The best of many nets, which is an optimistic estimate without an interval.",
             )
             for id_, statement, level, paper in (

@@ -1,10 +1,10 @@
-"""Appendix J: copying the edges of graphs that are larger than in training."""
+"""Appendix J: edge copying."""
 
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, Verdict
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import FigureNet, Part, Place, values
+from equilibria.reproduction.engine.figure import FigureNet, Part, Place
+from equilibria.reproduction.engine.rows import Row, values
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.nets import dense_nets
 from equilibria.reproduction.scales import Scale
@@ -16,7 +16,7 @@ class EdgeCopying(ErrorByAlignment):
     name = "edge_copy"
     places = (Place(Part.APPENDIX, "J"),)
     title = "Edge copy: path independence and error on larger graphs"
-    setting = "Graph cells trained on complete graphs of 2 to 10 nodes; squared error per edge, at 10 and at 15 nodes."
+    setup = "Graph cells trained on complete graphs of 2 to 10 nodes; squared error per edge, at 10 and at 15 nodes."
     difficulties = (10, 15)
     harder = (15,)
     error = "error per edge"
@@ -24,9 +24,6 @@ class EdgeCopying(ErrorByAlignment):
 
     def nets(self, scale: Scale) -> list[FigureNet]:
         return dense_nets(scale, scale.edges, scale.edge_factors)
-
-    def error_of(self, score: float) -> float:
-        return score
 
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
         best = min(values(self.averages(rows, hard=True), "error"))

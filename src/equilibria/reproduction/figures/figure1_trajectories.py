@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, in_words, judge, mean
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, every, numbers, pick
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
+from equilibria.reproduction.engine.rows import Row, group_by, numbers, select
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
 from equilibria.reproduction.measures.state_paths import StatePaths
 from equilibria.reproduction.nets import Category, deepest, free_string_net
@@ -29,20 +29,20 @@ class TrajectoryFigure(Figure):
     name = "trajectories"
     places = (Place(Part.FIGURE, 1),)
     title = "Paths of a path independent net meet, and others do not"
-    setting = (
+    setup = (
         "Prefix sums of 32 bits, nets of the largest depth without weight norm at the highest rate. Five states that "
         "were reached on five strings are the starts of 128 fixed point iterations on another string, drawn in two "
         "random directions. The distance between the five limits is measured on 30 strings, each with five others of "
         "its own. A limit may be a cycle: the nearest states of two cycles count, in whatever phase the paths are."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         nets = [deepest(scale, Category.UNROLL), deepest(scale, Category.MIXED), free_string_net(scale)]
-        return every(nets, StatePaths(TRAINED_ON))
+        return plan_all(nets, StatePaths(TRAINED_ON))
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, (axes,) = figure(len(LABELS), width=3.5, height=3.4)
-        for axis, (category, (row,)) in zip(axes, by(rows, "category"), strict=True):
+        for axis, (category, (row,)) in zip(axes, group_by(rows, "category"), strict=True):
             for i, path in enumerate(row["paths"]):
                 x, y = np.array(path, dtype=float).T
                 axis.plot(x, y, color=COLOURS[i], lw=0.9, alpha=0.8)
@@ -62,7 +62,7 @@ class TrajectoryFigure(Figure):
 
 def _claim(rows: Sequence[Row], category: Category) -> Claim:
     """Whether the paths of a net meet, or stay apart if its input is not injected."""
-    (row,) = pick(rows, category=category)
+    (row,) = select(rows, category=category)
     met, of_the_paper = category is not Category.NO_INJECTION, category is not Category.MIXED
     at_last = in_words(mean(numbers(row["apart_at_last"])))
     return judge(

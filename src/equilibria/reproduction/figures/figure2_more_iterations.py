@@ -7,15 +7,16 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FormatStrFormatter
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, rank_correlation
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, by, every, pick
-from equilibria.reproduction.figures._prefix_sums import at_large_budget, averaged
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
+from equilibria.reproduction.engine.rows import Row, group_by, select
+from equilibria.reproduction.figures._nets_as_points import averaged
+from equilibria.reproduction.figures._prefix_sums import at_large_budget
 from equilibria.reproduction.measures.accuracy_curve import AccuracyCurve
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets
@@ -62,18 +63,18 @@ class MoreIterations(Figure):
     name = "more_iterations"
     places = (Place(Part.FIGURE, 2, "right"),)
     title = "Path independent nets get better with more iterations"
-    setting = (
+    setup = (
         "Prefix sums: unrolled nets of two depths, with and without weight norm, at three rates; the share of right "
         "bits after up to 512 fixed point iterations, averaged over 16, 32, 64 and 128 bits; AA as in Figure 4."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         most = max(scale.trial.steps, 2)
         steps = tuple(step for step in STEPS if step <= most)
         curve = AccuracyCurve(LENGTHS, min(EXAMPLES, scale.trial.strings), steps)
-        return every(string_nets(scale, Category.UNROLL), curve) + at_large_budget(scale, Category.UNROLL)
+        return plan_all(string_nets(scale, Category.UNROLL), curve) + at_large_budget(scale, Category.UNROLL)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=6.0, height=4.2)
         nets = sorted(_nets(rows), key=lambda net: net.alignment)
         shades, limits = SHADES, Normalize(0, 1)
@@ -154,7 +155,7 @@ def _rising(nets: Sequence[NetCurve]) -> Estimate:
 
 def _nets(rows: Sequence[Row]) -> list[NetCurve]:
     """Averages over lengths."""
-    aligned = {net["net"]: net["alignment"] for net in averaged(pick(rows, measure=Profile.__name__), "alignment")}
+    aligned = {net["net"]: net["alignment"] for net in averaged(select(rows, measure=Profile.__name__), "alignment")}
     return [
         NetCurve(
             net,
@@ -164,5 +165,5 @@ def _nets(rows: Sequence[Row]) -> list[NetCurve]:
             curves[0]["at"],
             np.mean([curve["partial_scores"] for curve in curves], 0),
         )
-        for net, curves in by(pick(rows, measure=AccuracyCurve.__name__), "net")
+        for net, curves in group_by(select(rows, measure=AccuracyCurve.__name__), "net")
     ]

@@ -1,23 +1,67 @@
 """Figure 2, left: which nets solve mazes that are larger than in training."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
+from equilibria.nets import Feedforward
 from equilibria.reproduction.engine.claims import Claim, judge, share
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, in_plain_words, pick, values
-from equilibria.reproduction.figures._mazes import SIZES, TRAINED_ON, at_large_budget
-from equilibria.reproduction.nets import Category
+from equilibria.reproduction.engine.figure import (
+    Figure,
+    FigureNet,
+    Part,
+    Place,
+    Plan,
+    PlannedMeasurement,
+    in_plain_words,
+)
+from equilibria.reproduction.engine.rows import Row, group_by, select, values
+from equilibria.reproduction.measures.profile import Profile
+from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
 
+SIZES = (9, 13, 25, 31, 59)
+TRAINED_ON = 9
+ALIGNED = (9, 13, 25)  # the sizes at which AA is measured
+BEST_UP_TO = 60  # steps among which the best number for shallow nets is searched, as in the paper
+SHALLOW = (Category.SHALLOW, Category.SHALLOW_WEIGHT_NORM)
 TIED = (Category.SETTLED, Category.DEEP_WEIGHT_NORM, Category.IMPLICIT, Category.PROGRESSIVE)  # and injected
 OTHERS = (Category.FEEDFORWARD, Category.FEEDFORWARD_INJECTED, Category.NO_INJECTION)
 HARDER = 25  # the size at which the claims are judged
 UPWARDS, NOT = 0.5, 0.05  # shares of solved mazes that count as generalising, and as not generalising
+
+
+def profile(scale: Scale, net: FigureNet, size: int) -> Profile:
+    """Measure AA and accuracy at one size with the paper's budget.
+
+    Shallow nets take the number of steps with the best score, and feedforward nets one.
+    """
+    trial, place = scale.trial, SIZES.index(size)
+    examples, steps = trial.mazes[place], trial.maze_steps[place]
+    return Profile(
+        (size,),
+        examples,
+        trial.restarts,
+        min(trial.aligned_mazes, examples) if size in ALIGNED else 0,
+        (1 if isinstance(net.recipe.net, Feedforward) else steps,),
+        search=min(BEST_UP_TO, steps) if net.category in SHALLOW else 0,
+    )
+
+
+def with_broyden(scale: Scale, net: FigureNet, size: int, steps: int) -> Profile:
+    """Measure with Broyden's method and another budget, and keep single mazes."""
+    return replace(profile(scale, net, size), steps=(steps,), solver="broyden", each=True)
+
+
+def at_large_budget(scale: Scale, categories: tuple[Category, ...], *sizes: int) -> Plan:
+    """Plan the nets of some categories at some sizes."""
+    return [
+        PlannedMeasurement(net, profile(scale, net, size)) for net in maze_nets(scale, *categories) for size in sizes
+    ]
 
 
 class MazesBySize(Figure):
@@ -26,17 +70,17 @@ class MazesBySize(Figure):
     name = "ood_mazes"
     places = (Place(Part.FIGURE, 2, "left"),)
     title = "Weight-tied nets that see their input at every step solve larger mazes"
-    setting = (
+    setup = (
         "Nets trained on 9x9 mazes; steps at test 50, 100, 400, 600 and 800 for sizes 9 to 59, as in the paper. A maze "
         "counts only if every pixel is right."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         return at_large_budget(scale, (*TIED, *OTHERS), *SIZES)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=6.0)
-        for i, (category, nets) in enumerate(by(rows, "category")):
+        for i, (category, nets) in enumerate(group_by(rows, "category")):
             style = "-" if category in TIED else "--"
             # Lines of equally accurate nets are drawn beside each other.
             places = [SIZES.index(row["difficulty"]) + 0.03 * (i - (len(TIED) + len(OTHERS)) / 2) for row in nets]
@@ -68,7 +112,7 @@ class MazesBySize(Figure):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []
         for category in (*TIED, *OTHERS):
-            (row,) = pick(rows, category=category, difficulty=HARDER)
+            (row,) = select(rows, category=category, difficulty=HARDER)
             solved = _solved(row)
             what, label = f"{{}} of {HARDER}x{HARDER} mazes solved", in_plain_words(category)
             if category in TIED:

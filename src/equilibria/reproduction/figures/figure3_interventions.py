@@ -1,21 +1,18 @@
-"""Figure 3, right: interventions in training that change path independence change generalisation as well."""
+"""Figure 3, right: interventions that promote or penalise path independence."""
 
 import math
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, size_of
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure, least_squares, probit
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
+from equilibria.reproduction.engine.rows import Row, select, values
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, paired
 from equilibria.reproduction.figures._prefix_sums import (
-    accuracy_rises,
-    as_points,
     at_large_budget,
-    averaged,
-    paired,
     scatter_of_nets,
 )
 from equilibria.reproduction.nets import Category
@@ -35,16 +32,16 @@ class Interventions(Figure):
     name = "interventions"
     places = (Place(Part.FIGURE, 3, "right"),)
     title = "Promoting path independence improves generalisation, and penalising it does the opposite"
-    setting = (
+    setup = (
         "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
         "steps in place of 6, 32 to 64 in place of 32), and with a penalty on alignment; AA and the share of right "
         "bits, averaged over 16 to 256 bits, after 512 Anderson steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         return at_large_budget(scale, *LABELS)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=5.6, height=4.4)
         scatter_of_nets(axis, self._nets(rows), LABELS)
         axis.legend(fontsize=7)
@@ -56,23 +53,17 @@ class Interventions(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         nets = self._nets(rows)
-        found = [
-            _compared(nets, category, name, raises)
-            for group, raises in ((PROMOTING, True), (PENALISING, False))
-            for category in group
-            for name in MEASURED
+        together = "over baseline and interventions together, accuracy rises strongly with path independence"
+        return [
+            *(
+                _compared(nets, category, name, raises)
+                for group, raises in ((PROMOTING, True), (PENALISING, False))
+                for category in group
+                for name in MEASURED
+            ),
+            accuracy_rises("accuracy_rises_over_all", together, nets, paper="", source=Source.OURS),
+            _on_the_line(nets),
         ]
-        found.append(
-            accuracy_rises(
-                "accuracy_rises_over_all",
-                "over baseline and interventions together, accuracy rises strongly with path independence",
-                nets,
-                paper="",
-                source=Source.OURS,
-            )
-        )
-        found.append(_on_the_line(nets))
-        return found
 
     def points(self, rows: Sequence[Row]) -> Points:
         return Points("AA score", "share of right bits", as_points(self._nets(rows)))
@@ -97,7 +88,7 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
         what=f"{number} changes by {{}}, in the mean over pairs of nets",
         paper="rises" if raises else "falls",
         remark=" ".join(
-            f"Depth {depth}: {in_words(change(pick(nets, depth=depth)))}."
+            f"Depth {depth}: {in_words(change(select(nets, depth=depth)))}."
             for depth in sorted({net["depth"] for net in nets})
         ),
     )
@@ -106,7 +97,7 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
 def _on_the_line(nets: Sequence[Row]) -> Claim:
     """The distance of the penalised nets from the trend of the baseline, in normal quantiles of right bits."""
     (x, y), (there, up) = (
-        [probit(values(pick(nets, category=category), name)) for name in DRAWN]
+        [probit(values(select(nets, category=category), name)) for name in DRAWN]
         for category in (Category.UNROLL, Category.PENALTY)
     )
     slope, height = least_squares(x.tolist(), y.tolist()) or (math.nan, math.nan)

@@ -1,16 +1,19 @@
-"""Figure 4: path-independent nets generalise to harder problems."""
+"""Figure 4: accuracy rises with path independence."""
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import caption, figure, probit_axis, scatter
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, Points, by, in_plain_words, pick, values
-from equilibria.reproduction.figures._mazes import at_large_budget as mazes_at_large_budget
-from equilibria.reproduction.figures._prefix_sums import accuracy_rises, as_points, at_large_budget, averaged, paired
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, in_plain_words
+from equilibria.reproduction.engine.rows import Row, group_by, select
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, paired
+from equilibria.reproduction.figures._prefix_sums import (
+    at_large_budget,
+)
 from equilibria.reproduction.figures.figure2_ood_mazes import OTHERS
+from equilibria.reproduction.figures.figure2_ood_mazes import at_large_budget as mazes_at_large_budget
 from equilibria.reproduction.nets import MAZE_CATEGORIES, WAYS, Category
 from equilibria.reproduction.scales import Scale
 from equilibria.tasks import Mazes, PrefixSum
@@ -28,31 +31,22 @@ class Correlation(Figure):
     name = "correlation"
     places = (Place(Part.FIGURE, 4),)
     title = "Path independent nets generalise to harder problems"
-    setting = (
+    setup = (
         "Prefix sums: nets of two depths, with and without weight norm, at three rates, in three ways to solve and "
         "differentiate; AA and the share of right bits, averaged over 16 to 256 bits, after 512 Anderson steps. "
         "Mazes: nets of all categories at 13x13 and 25x25; the shallow ones at their best number of steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         return [*at_large_budget(scale, *WAYS), *mazes_at_large_budget(scale, MAZE_CATEGORIES, 13, 25)]
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((left, right),) = figure(2, width=5.0, height=4.0)
-        groups = [
-            (LABELS[category], values(nets, "alignment"), values(nets, "partial_score"))
-            for category, nets in by(self._strings(rows), "category")
-        ]
-        scatter(left, groups)
+        strings, mazes = self._strings(rows), select(rows, task=Mazes.__name__)
+        scatter(left, [(LABELS[category], nets) for category, nets in group_by(strings, "category")])
         left.set_title("prefix sums, 16 to 256 bits")
-        scatter(
-            right,
-            [
-                (in_plain_words(category), values(nets, "alignment"), values(nets, "score"))
-                for category, nets in by(pick(rows, task=Mazes.__name__), "category")
-            ],
-            trends=False,
-        )
+        groups = [(in_plain_words(category), nets) for category, nets in group_by(mazes, "category")]
+        scatter(right, groups, y="score", trends=False)
         right.set_title("mazes, 13x13 and 25x25")
         for axis, label in ((left, "right bits"), (right, "solved mazes")):
             probit_axis(axis, "x", "AA score")
@@ -63,55 +57,59 @@ class Correlation(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         strings = self._strings(rows)
-        found = [
-            accuracy_rises(
-                f"strings_{category}",
-                f"on prefix sums, {LABELS[category]}: accuracy rises strongly with path independence",
-                nets,
-            )
-            for category, nets in by(strings, "category")
-        ]
-        together = "on prefix sums the correlation is strong over nets of all three ways together"
-        found.append(accuracy_rises("strings_all", together, strings))
         # Sizes of one net are no nets of their own.
-        mazes = averaged(pick(rows, task=Mazes.__name__), "alignment", "centred", "score")
+        mazes = averaged(select(rows, task=Mazes.__name__), "alignment", "centred", "score")
         tied = [net for net in mazes if net["category"] not in OTHERS]
-        rises = "on mazes accuracy rises strongly with path independence"
-        found.append(accuracy_rises("mazes_all", rises, mazes, accuracy="score"))
-        for id_, statement, nets, alignment in (
-            (
+        ours = {"accuracy": "score", "above": 0, "paper": "", "source": Source.OURS, "added_late": True}
+        return [
+            *(
+                accuracy_rises(
+                    f"strings_{category}",
+                    f"on prefix sums, {LABELS[category]}: accuracy rises strongly with path independence",
+                    nets,
+                )
+                for category, nets in group_by(strings, "category")
+            ),
+            accuracy_rises(
+                "strings_all",
+                "on prefix sums the correlation is strong over nets of all three ways together",
+                strings,
+            ),
+            accuracy_rises(
+                "mazes_all", "on mazes accuracy rises strongly with path independence", mazes, accuracy="score"
+            ),
+            accuracy_rises(
                 "mazes_tied_and_injected",
                 "on mazes, over nets that are weight-tied and injected, accuracy rises with path independence",
                 tied,
-                "alignment",
+                **ours,
             ),
-            (
+            accuracy_rises(
                 "mazes_centred_aa",
                 "on mazes accuracy rises with path independence, if the mean state does not count",
                 mazes,
-                "centred",
+                alignment="centred",
+                **ours,
             ),
-        ):
-            ours = {"paper": "", "source": Source.OURS, "added_late": True}
-            found.append(accuracy_rises(id_, statement, nets, accuracy="score", alignment=alignment, above=0, **ours))
-        return found + [
-            judge(
-                f"implicit_gradients_improve_{name}",
-                f"on prefix sums implicit gradients improve {words}, against plain iteration and backpropagation",
-                difference(*paired(strings, Category.IMPLICIT, Category.UNROLL, name)),
-                above=0.0,
-                what=f"{number} changes by {{}}, in the mean over pairs of nets",
-                paper="implicit updates improve both",
-                added_late=True,
-            )
-            for name, words, number in (
-                ("alignment", "path independence", "AA"),
-                ("partial_score", "accuracy", "the share of right bits"),
-            )
+            *(
+                judge(
+                    f"implicit_gradients_improve_{name}",
+                    f"on prefix sums implicit gradients improve {words}, against plain iteration and backpropagation",
+                    difference(*paired(strings, Category.IMPLICIT, Category.UNROLL, name)),
+                    above=0.0,
+                    what=f"{number} changes by {{}}, in the mean over pairs of nets",
+                    paper="implicit updates improve both",
+                    added_late=True,
+                )
+                for name, words, number in (
+                    ("alignment", "path independence", "AA"),
+                    ("partial_score", "accuracy", "the share of right bits"),
+                )
+            ),
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
         return Points("AA score", "share of right bits", as_points(self._strings(rows)))
 
     def _strings(self, rows: Sequence[Row]) -> list[Row]:
-        return averaged(pick(rows, task=PrefixSum.__name__), "alignment", "partial_score", "score")
+        return averaged(select(rows, task=PrefixSum.__name__), "alignment", "partial_score", "score")

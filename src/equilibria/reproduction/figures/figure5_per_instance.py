@@ -1,29 +1,22 @@
-"""Figure 5, right: answers are right on the examples on which a net is path independent."""
+"""Figure 5, right: AA distinguishes right answers from wrong ones."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, area_over_nets, judge
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, by, pick
-from equilibria.reproduction.figures._prefix_sums import (
-    AA_LIMITS,
-    LENGTHS,
-    LONGER,
-    at_large_budget,
-    of_the_deepest,
-    solved_strings,
-)
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
+from equilibria.reproduction.engine.rows import Row, group_by, select
+from equilibria.reproduction.figures._prefix_sums import AA_LIMITS, LENGTHS, LONGER, at_large_budget
+from equilibria.reproduction.figures._single_strings import of_the_deepest, solved_strings
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
 USEFUL = 0.8  # an area under the curve above this is called useful
 BINS = np.linspace(AA_LIMITS[0], AA_LIMITS[1], 41)
-
 PARTS = {  # the title of a panel, and its lengths
     "all": ("all lengths", LENGTHS),
     "trained": ("lengths up to that of the training", tuple(length for length in LENGTHS if length not in LONGER)),
@@ -37,19 +30,19 @@ class PerInstance(Figure):
     name = "per_instance"
     places = (Place(Part.FIGURE, 5, "right"),)
     title = "Path independence tells right from wrong without labels"
-    setting = (
+    setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after 512 Anderson steps: the "
         "AA score of each, and whether every one of its bits is right. A string whose solves diverged counts as the "
         "least path independent."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         return at_large_budget(scale, Category.MIXED)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, (axes,) = figure(3, width=3.6, height=3.2)
         for axis, (title, lengths) in zip(axes, PARTS.values(), strict=True):
-            strings = solved_strings(pick(rows, difficulty=lengths))
+            strings = solved_strings(select(rows, difficulty=lengths))
             for name, right, colour, hatch in (("right", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
                 scores = probit([one.alignment for one in strings if one.right == right])
                 label = f"{name} ({len(scores)})"
@@ -82,5 +75,5 @@ class PerInstance(Figure):
 
 
 def _area(rows: Sequence[Row], lengths: tuple[int, ...]) -> Estimate:
-    nets = [solved_strings(net) for _, net in by(pick(rows, difficulty=lengths), "net")]
+    nets = [solved_strings(net) for _, net in group_by(select(rows, difficulty=lengths), "net")]
     return area_over_nets([[(one.alignment, one.right) for one in net] for net in nets])

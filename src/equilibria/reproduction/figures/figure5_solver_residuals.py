@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, share, size_of
-from equilibria.reproduction.engine.compare import Row
 from equilibria.reproduction.engine.drawing import COLOURS, caption, figure
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Planned, every, numbers, pick, values
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
+from equilibria.reproduction.engine.rows import Row, numbers, select, values
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
 from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
@@ -29,22 +29,22 @@ class SolverResiduals(Figure):
     name = "solver_residuals"
     places = (Place(Part.FIGURE, 5, "left"), Place(Part.APPENDIX, "G"))
     title = "Different solvers, the same answers, settled or not"
-    setting = (
+    setup = (
         "Two maze nets: the one that is most path independent, and a deep unrolled one for contrast. Relative "
         "residuals of both solvers over 200 steps, none stopped early; means over 9x9 mazes in several runs, and "
         "single mazes of 9x9, 13x13 and 25x25."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         trial = scale.trial
         runs = TwoSolvers(SIZES[0], trial.solver_examples, trial.solver_runs, trial.solver_steps)
         harder = [TwoSolvers(size, max(2, trial.solver_examples // 4), 1, trial.solver_steps) for size in SIZES[1:]]
-        return every(maze_nets(scale, *NETS), runs, *harder)
+        return plan_all(maze_nets(scale, *NETS), runs, *harder)
 
-    def draw(self, rows: Sequence[Row]) -> Canvas:
+    def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, axes = figure(1 + len(SIZES), len(NETS), width=3.4, height=3.0)
         for row_of_axes, (category, label) in zip(axes, NETS.items(), strict=True):
-            _draw_net(row_of_axes, pick(rows, category=category), label)
+            _draw_net(row_of_axes, select(rows, category=category), label)
         for axis in axes[-1]:
             axis.set_xlabel("step")
         caption(drawn, "Dotted: Broyden's method. Paper: both converge to different limit cycles, and both are right.")
@@ -52,15 +52,15 @@ class SolverResiduals(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         return [
-            *_of_the_paper(pick(rows, category=Category.SETTLED)),
-            _of_the_contrast(pick(rows, category=Category.DEEP)),
+            *_of_the_paper(select(rows, category=Category.SETTLED)),
+            _of_the_contrast(select(rows, category=Category.DEEP)),
         ]
 
 
 def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
     left, *others = axes
     for (name, solver), colour in zip(NAMES.items(), COLOURS, strict=False):
-        runs = np.array([numbers(row[f"{name}_residuals"]) for row in pick(rows, difficulty=SIZES[0])])
+        runs = np.array([numbers(row[f"{name}_residuals"]) for row in select(rows, difficulty=SIZES[0])])
         steps = np.arange(1, runs.shape[1] + 1)
         left.semilogy(steps, runs.mean(0), color=colour, label=solver)
         left.fill_between(steps, runs.min(0), runs.max(0), color=colour, alpha=0.2, lw=0)
@@ -68,7 +68,7 @@ def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
     left.set_ylabel(f"{label}\nrelative residual")
     left.legend(fontsize=7)
     for axis, size in zip(others, SIZES, strict=True):
-        (first,) = pick(rows, difficulty=size, run=0)
+        (first,) = select(rows, difficulty=size, run=0)
         for name, style in zip(NAMES, ("-", ":"), strict=True):
             for i, trace in enumerate(first[f"{name}_traces"]):
                 axis.semilogy(range(1, len(trace) + 1), numbers(trace), style, color=COLOURS[i], lw=0.9)
@@ -77,7 +77,7 @@ def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
 
 
 def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
-    runs = pick(rows, difficulty=SIZES[0])
+    runs = select(rows, difficulty=SIZES[0])
     found = [
         judge(
             "solvers_are_as_accurate",
@@ -86,6 +86,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
             below=ALIKE,
             what="accuracies differ by {}",
             paper="99.98 and 99.97 %",
+            has_published_number=True,
             remark=_accuracies(rows),
         ),
         judge(
@@ -100,7 +101,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
             judge(
                 f"iteration_does_not_settle_{size}",
                 f"fixed point iteration does not settle on a considerable share of {size}x{size} mazes",
-                _unsettled(pick(rows, difficulty=size)),
+                _unsettled(select(rows, difficulty=size)),
                 above=CONSIDERABLE,
                 what="{} of mazes are unsettled after all steps",
                 paper="a considerable number",
@@ -109,7 +110,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
         ),
     ]
     for size, paper in CYCLES.items():
-        sizes = [length for row in pick(rows, difficulty=size) for length in row["cycle_sizes"]]
+        sizes = [length for row in select(rows, difficulty=size) for length in row["cycle_sizes"]]
         found.append(
             judge(
                 f"cycles_are_local_{size}",
@@ -118,6 +119,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
                 below=0.05,
                 what="steps of {} of the state's norm",
                 paper=f"{paper} %",
+                has_published_number=True,
             )
         )
     return found
@@ -125,7 +127,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
 
 def _of_the_contrast(rows: Sequence[Row]) -> Claim:
     """The same for a net that cycles and is not path independent."""
-    runs = pick(rows, difficulty=SIZES[0])
+    runs = select(rows, difficulty=SIZES[0])
     strides = mean([length for row in runs for length in row["cycle_sizes"]])
     return judge(
         "answers_differ_if_path_dependent",
@@ -141,13 +143,13 @@ def _of_the_contrast(rows: Sequence[Row]) -> Claim:
 
 
 def _between_solvers(rows: Sequence[Row]) -> Estimate:
-    runs = pick(rows, difficulty=SIZES[0])
+    runs = select(rows, difficulty=SIZES[0])
     return size_of(difference(values(runs, "picard_score"), values(runs, "broyden_score")))
 
 
 def _accuracies(rows: Sequence[Row]) -> str:
     def mean_of(size: int, solver: str) -> float:
-        return float(np.mean(values(pick(rows, difficulty=size), f"{solver}_score")))
+        return float(np.mean(values(select(rows, difficulty=size), f"{solver}_score")))
 
     pairs = ((size, *(mean_of(size, solver) for solver in NAMES)) for size in SIZES)
     return " ".join(f"{size}x{size}: {plain:.1%} and {broyden:.1%}." for size, plain, broyden in pairs)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, difference, in_words, judge, mean, share
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Cells, Part, Place, Planned, TableFigure, numbers, pick
+from equilibria.reproduction.engine.figure import Part, Place, Plan, PlannedMeasurement, TableContent, TableFigure
+from equilibria.reproduction.engine.rows import Row, numbers, select
 from equilibria.reproduction.measures.attacked import Stress
 from equilibria.reproduction.nets import Category, deepest, figure_net
 from equilibria.reproduction.scales import Scale
@@ -32,36 +32,36 @@ class StressTest(TableFigure):
     name = "stress_test"
     places = (Place(Part.TABLE, 1),)
     title = "An adversary who chooses the start breaks path-dependent nets only"
-    setting = (
+    setup = (
         "13x13 mazes and strings of 64 bits. Path-independent nets take 500 steps, the others the number with the "
         "best score. L-BFGS searches for a start whose limit has a small cosine with the usual limit. Its gradient "
         f"goes through the first {THROUGH} steps, and the start that it finds is scored with all steps."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         nets = [
             figure_net(PI, scale.settled_mazes),
             figure_net(PD, scale.path_dependent_mazes),
             figure_net(PI, deepest(scale, Category.UNROLL).recipe),
             figure_net(PD, scale.path_dependent_strings),
         ]
-        return [Planned(net, _stress(scale, net.task, dependent=net.category is PD)) for net in nets]
+        return [PlannedMeasurement(net, _stress(scale, net.task, dependent=net.category is PD)) for net in nets]
 
-    def cells(self, rows: Sequence[Row]) -> Cells:
+    def cells(self, rows: Sequence[Row]) -> TableContent:
         header = ["task", "net", "", "steps", "AA", "% right", "AA attacked", "% right attacked"]
         cells = []
         for (task, kind), published in PAPER.items():
-            (row,) = pick(rows, task=task, category=kind)
+            (row,) = select(rows, task=task, category=kind)
             cells.append([LABELS[task], LABELS[kind], "paper", "", *(f"{number:g}" for number in published)])
             ours = [row["alignment"], 100 * row["score"], row["attacked_alignment"], 100 * row["attacked_score"]]
             numbers = ["none" if one is None else f"{one:.4g}" for one in ours]
             cells.append(["", "", "here", str(row["steps"]), *numbers])
-        return Cells(header, cells)
+        return TableContent(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []
         for (task, kind), (_, _, _, published) in PAPER.items():
-            (row,) = pick(rows, task=task, category=kind)
+            (row,) = select(rows, task=task, category=kind)
             left = share(round(row["attacked_score"] * row["examples"]), row["examples"])
             breaks, above, below = (
                 ("does not break a path-independent", 0.95, None)
@@ -77,6 +77,7 @@ class StressTest(TableFigure):
                     below=below,
                     what="{} right under attack",
                     paper=f"{published:g} %",
+                    has_published_number=True,
                 )
             )
             found.append(_fall_of_alignment(task, kind, row))
@@ -99,6 +100,7 @@ def _fall_of_alignment(task: str, kind: Category, row: Row) -> Claim:
         below=SMALL_FALL if stays else None,
         what="AA falls by {}" if stays else "AA falls by {} below that of the worst first guesses",
         paper=f"{published[0]:g}, under attack {published[2]:g}",
+        has_published_number=True,
         remark=f"AA {in_words(mean(usual))}, from the worst of {GUESSES} first guesses {in_words(mean(guessed))}, "
         f"under attack {in_words(mean(attacked))}; {row['attacked_diverged']} attacked starts diverged.",
     )

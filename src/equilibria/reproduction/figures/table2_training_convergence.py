@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, judge, mean, share
-from equilibria.reproduction.engine.compare import Row
-from equilibria.reproduction.engine.figure import Cells, Part, Place, Planned, TableFigure, pick
-from equilibria.reproduction.figures._mazes import TRAINED_ON, with_broyden
+from equilibria.reproduction.engine.figure import Part, Place, Plan, PlannedMeasurement, TableContent, TableFigure
+from equilibria.reproduction.engine.rows import Row, select
+from equilibria.reproduction.figures.figure2_ood_mazes import TRAINED_ON, with_broyden
 from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
 
@@ -15,6 +15,9 @@ PAPER = {  # residual, AA and accuracy in per cent, each at 9x9 and at 25x25
     Category.PHANTOM: ((11.83, 0.016), (0.96, 0.99), (99.96, 99.88)),
     Category.IMPLICIT: ((1.4, 0.011), (0.99, 0.99), (99.99, 100.0)),
 }
+LARGER = "solves larger mazes"
+INDEPENDENT = "is path independent on larger mazes"
+UNCONVERGED = "has not converged at the size and the budget of training"
 LABELS = {Category.PHANTOM: "phantom gradients", Category.IMPLICIT: "implicit function theorem"}
 
 
@@ -24,21 +27,21 @@ class TrainingConvergence(TableFigure):
     name = "training_convergence"
     places = (Place(Part.TABLE, 2),)
     title = "Convergence in training is not needed for path independence"
-    setting = (
+    setup = (
         "Maze nets that were unrolled first and then trained with one of two implicit gradients. Broyden's method, 40 "
         "steps at 9x9 and 400 at 25x25. Residuals are absolute norms: their median over mazes in the table, and their "
         "mean in the claims."
     )
 
-    def plan(self, scale: Scale) -> list[Planned]:
+    def plan(self, scale: Scale) -> Plan:
         steps = [min(most, large) for most, large in zip(STEPS, scale.trial.maze_steps[::2], strict=False)]
         return [
-            Planned(net, with_broyden(scale, net, size, budget))
+            PlannedMeasurement(net, with_broyden(scale, net, size, budget))
             for net in maze_nets(scale, *PAPER)
             for size, budget in zip((TRAINED_ON, HARDER), steps, strict=True)
         ]
 
-    def cells(self, rows: Sequence[Row]) -> Cells:
+    def cells(self, rows: Sequence[Row]) -> TableContent:
         header = [
             "gradient",
             "",
@@ -46,7 +49,7 @@ class TrainingConvergence(TableFigure):
         ]
         cells = []
         for category, published in PAPER.items():
-            ours = [pick(rows, category=category, difficulty=size)[0] for size in (TRAINED_ON, HARDER)]
+            ours = [select(rows, category=category, difficulty=size)[0] for size in (TRAINED_ON, HARDER)]
             cells.append([LABELS[category], "paper", *(f"{number:g}" for pair in published for number in pair)])
             cells.append(
                 [
@@ -57,29 +60,30 @@ class TrainingConvergence(TableFigure):
                     *(_number(100 * row["score"], ".4g") for row in ours),
                 ]
             )
-        return Cells(header, cells)
+        return TableContent(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         found = []
         for category, (residuals, alignments, accuracies) in PAPER.items():
-            (easy,), (hard,) = (pick(rows, category=category, difficulty=size) for size in (TRAINED_ON, HARDER))
+            (easy,), (hard,) = (select(rows, category=category, difficulty=size) for size in (TRAINED_ON, HARDER))
             solved = share(round(hard["score"] * hard["examples"]), hard["examples"])
             aligned, left = mean(hard["alignment_each"]), mean(easy["last_step_each"])
-            unconverged = "has not converged at the size and the budget of training"
             for id_, statement, estimate, above, what, paper in (
-                (
-                    "solves_larger",
-                    "solves larger mazes",
-                    solved,
-                    0.9,
-                    "{} of 25x25 mazes solved",
-                    f"{accuracies[1]:g} %",
-                ),
-                ("independent", "is path independent on larger mazes", aligned, 0.95, "AA {}", f"{alignments[1]:g}"),
-                ("unconverged", unconverged, left, 0.1, "residual {} after 40 steps", f"{residuals[0]:g}"),
+                ("solves_larger", LARGER, solved, 0.9, "{} of 25x25 mazes solved", f"{accuracies[1]:g} %"),
+                ("independent", INDEPENDENT, aligned, 0.95, "AA {}", f"{alignments[1]:g}"),
+                ("unconverged", UNCONVERGED, left, 0.1, "residual {} after 40 steps", f"{residuals[0]:g}"),
             ):
-                claim = f"{LABELS[category]}: {statement}"
-                found.append(judge(f"{id_}_{category}", claim, estimate, above=above, what=what, paper=paper))
+                found.append(
+                    judge(
+                        f"{id_}_{category}",
+                        f"{LABELS[category]}: {statement}",
+                        estimate,
+                        above=above,
+                        what=what,
+                        paper=paper,
+                        has_published_number=True,
+                    )
+                )
         return found
 
 

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from equilibria.core.budget import Budget, Keep
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
-from equilibria.reproduction.measures.profile import SolverName, instances, rounded, solver_of, split
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.measures.common import SolverName, instances, solver_of, split
 from equilibria.tasks import Batch
 from equilibria.training import Recipe
 
@@ -50,8 +51,8 @@ class AccuracyCurve(Measure):
                     "examples": self.examples,
                     "trained_at": recipe.depth.most,
                     "at": list(self.steps),
-                    "scores": rounded(score),
-                    "partial_scores": rounded(partial),
+                    "scores": jsonable(score, digits=4),
+                    "partial_scores": jsonable(partial, digits=4),
                 }
             )
         return found

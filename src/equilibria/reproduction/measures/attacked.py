@@ -7,11 +7,19 @@ import torch
 
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
-from equilibria.reproduction.measures.profile import SEED, best_steps, instances, mean, rounded, split
-from equilibria.reproduction.measures.rounding import path_dependent, rounding_stderr
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.measures.common import (
+    SEED,
+    best_steps,
+    instances,
+    mean,
+    path_dependent,
+    rounding_stderr,
+    split,
+)
 from equilibria.training import Recipe
 
 AT_ONCE = 64  # starts that are searched for together; the unrolled solve of each is in memory
@@ -76,7 +84,7 @@ class Stress(Measure):
                 "examples": self.examples,
                 **{name: mean(each[name]) for name in SCORES if name != "guessed_alignment"},
                 "attacked_diverged": diverged,
-                **{f"{name}_each": rounded(each[name]) for name in moved},
+                **{f"{name}_each": jsonable(each[name], digits=4) for name in moved},
                 "rounding_error": error,
             }
         ]

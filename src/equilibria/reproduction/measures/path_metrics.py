@@ -12,11 +12,11 @@ from torch import Tensor
 
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack, start_influence
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
-from equilibria.reproduction.measures.profile import SEED, finite, instances, mean
-from equilibria.reproduction.measures.rounding import path_dependent, rounding_stderr
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.measures.common import SEED, instances, mean, path_dependent, rounding_stderr
 from equilibria.solvers import Picard
 from equilibria.training import Recipe
 
@@ -63,7 +63,7 @@ class Metric(Measure):
                 "difficulty": self.difficulty,
                 "examples": self.examples,
                 "value": mean(each),
-                "median": finite(each.double().nanmedian().item()),
+                "median": jsonable(each.double().nanmedian().item()),
                 "undefined": int(each.isnan().sum()),
                 "forward": cost.forward / self.examples,
                 "backward": cost.backward / self.examples,

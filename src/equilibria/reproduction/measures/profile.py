@@ -1,29 +1,33 @@
 """The limits of a net from several starts, and whether its answers there are right."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from equilibria.core.budget import Budget, Keep
+from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Status
 from equilibria.diagnostics import alignment_score
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
-from equilibria.reproduction.measures.rounding import rounding_stderr, rounding_stderr_of_count
-from equilibria.solvers import SOLVERS
-from equilibria.tasks import Batch, Task
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.measures.common import (
+    SEED,
+    SolverName,
+    best_steps,
+    instances,
+    mean,
+    rounding_stderr,
+    rounding_stderr_of_count,
+    solver_of,
+    split,
+)
+from equilibria.tasks import Batch
 from equilibria.training import Recipe
 
-SEED = 20_24  # every net is measured on the same instances, which no training has selected by
-NUMBERS_AT_ONCE = 2**19  # of inputs in one part of a batch
 SIMILARITIES = ("centred", "gaussian", "laplacian", "inverse_multiquadric", "distance")  # besides the cosine
-
-SolverName = Literal["own", "picard", "anderson", "broyden"]
 
 
 @dataclass(frozen=True)
@@ -115,8 +119,8 @@ class Profile(Measure):
             "partial_score": mean(partial),
             "constant": mean(torch.cat([task.score(task.constant(part), part) for part, _ in solved])),
             **{name: int(those.sum()) for name, those in with_status.items()},
-            "residual": finite(residual.nanmedian().item()),
-            "last_step": finite(last_step.nanmedian().item()),
+            "residual": jsonable(residual.nanmedian().item()),
+            "last_step": jsonable(last_step.nanmedian().item()),
         }
         error = {"score": rounding_stderr(score, unsettled), "partial_score": rounding_stderr(partial, unsettled)}
         error |= {name: rounding_stderr_of_count(those, unsettled) for name, those in with_status.items()}
@@ -125,7 +129,7 @@ class Profile(Measure):
             row, error = row | alignment, error | alignment_error
         if self.each:
             row["right"] = [bool(one) for one in score > 0.5]
-            row["last_step_each"] = rounded(last_step)
+            row["last_step_each"] = jsonable(last_step, digits=4)
             row["status_each"] = status.tolist()
         return row | {"rounding_error": error}
 
@@ -149,49 +153,6 @@ class Profile(Measure):
             "alignment_unsettled": int(unsettled.sum()),  # examples
         }
         if self.each:
-            row["alignment_each"] = rounded(numbers["alignment"])
+            row["alignment_each"] = jsonable(numbers["alignment"], digits=4)
         error = {name: rounding_stderr(number, unsettled) for name, number in numbers.items() if name != "distance"}
         return row, error | {"alignment_unsettled": rounding_stderr_of_count(unsettled, unsettled)}
-
-
-def instances(task: Task, difficulty: Any, count: int, seed: int = SEED) -> Batch:
-    """Sample held-out instances, the same for every net."""
-    return task.held_out().sample(count, difficulty, torch.Generator().manual_seed(seed))
-
-
-def best_steps(model: EquilibriumModel, task: Task, batch: Batch, solver: Solver, most: int) -> int:
-    """Return the number of steps with the best mean score in one solve, the smallest if several are equal."""
-    steps = range(1, most + 1)
-    with torch.no_grad():
-        keep = Keep(steps, lambda z: task.score(model.readout(z), batch).mean().item())
-        kept = model.equilibrium(batch.x, solver=solver, budget=Budget(most), keep=keep, trace=False).kept
-    sign = 1 if task.higher_is_better else -1
-    return max(steps, key=lambda step: (sign * kept[step], -step))
-
-
-def split(batch: Batch, least: int = 1, *, at_once: int | None = None) -> list[Batch]:
-    """Split a batch into parts of bounded memory, each with at least `least` examples."""
-    at_once = at_once or max(1, NUMBERS_AT_ONCE // batch.x[0].numel())
-    parts = max(1, min(len(batch.x) // least, math.ceil(len(batch.x) / at_once)))
-    pairs = zip(batch.x.tensor_split(parts), batch.y.tensor_split(parts), strict=True)
-    return [batch._replace(x=x, y=y) for x, y in pairs]
-
-
-def solver_of(name: SolverName, recipe: Recipe) -> Solver:
-    """Return a solver with its defaults, or the one of the training."""
-    return recipe.solver if name == "own" else SOLVERS[name]()
-
-
-def mean(numbers: Tensor) -> float | None:
-    """Return the mean without NaN, or None if there is none."""
-    return finite(numbers.double().nanmean().item())
-
-
-def finite(number: float) -> float | None:
-    """Return a number that JSON can hold: None for NaN and infinity."""
-    return number if math.isfinite(number) else None
-
-
-def rounded(numbers: Tensor) -> list[float | None]:
-    """Return numbers with four significant digits."""
-    return [finite(float(f"{number:.4g}")) for number in numbers.tolist()]

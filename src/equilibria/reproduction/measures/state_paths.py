@@ -8,10 +8,11 @@ from torch import Tensor
 
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import random_plane, trajectories
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
-from equilibria.reproduction.measures.profile import SEED, instances, mean, rounded
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.measures.common import SEED, instances, mean
 from equilibria.solvers import Picard
 from equilibria.tasks import Batch
 from equilibria.training import Recipe
@@ -60,10 +61,12 @@ class StatePaths(Measure):
         return [
             {
                 "difficulty": self.difficulty,
-                "paths": [[rounded(point) for point in path] for path in shown.points[0]],  # (starts, steps + 1, 2)
-                "apart_at_first": rounded(apart(starts)),
-                "apart_at_last": rounded(apart(ends)),
-                "apart_in_the_limit": rounded(limits_apart(ends, orbits)),
+                "paths": [
+                    [jsonable(point, digits=4) for point in path] for path in shown.points[0]
+                ],  # (starts, steps + 1, 2)
+                "apart_at_first": jsonable(apart(starts), digits=4),
+                "apart_at_last": jsonable(apart(ends), digits=4),
+                "apart_in_the_limit": jsonable(limits_apart(ends, orbits), digits=4),
                 **self._scores(model, recipe, batch),
             }
         ]

@@ -7,10 +7,11 @@ import torch
 
 from equilibria.core.budget import Budget
 from equilibria.core.solution import Solution, Status
+from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
-from equilibria.reproduction.engine.compare import Field, Fields, Kind, Row, settings
 from equilibria.reproduction.engine.figure import Measure
-from equilibria.reproduction.measures.profile import SEED, finite, instances, mean, rounded
+from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
+from equilibria.reproduction.measures.common import SEED, instances, mean
 from equilibria.solvers import SOLVERS
 from equilibria.training import Recipe
 
@@ -61,11 +62,11 @@ class TwoSolvers(Measure):
         for name, end in ends.items():
             with torch.no_grad():
                 row[f"{name}_score"] = mean(recipe.task.score(model.readout(end.z), batch))
-            row[f"{name}_residuals"] = rounded(end.residuals.nanmean(1))  # (steps,) relative
+            row[f"{name}_residuals"] = jsonable(end.residuals.nanmean(1), digits=4)  # (steps,) relative
             row[f"{name}_settled"] = int((end.residuals[-TAIL:].nanmean(0) < SETTLED).sum())
             row[f"{name}_diverged"] = int((end.status == Status.DIVERGED).sum())
             if number == 0:
-                row[f"{name}_traces"] = [rounded(trace) for trace in end.residuals[:, : self.traced].mT]
+                row[f"{name}_traces"] = [jsonable(trace, digits=4) for trace in end.residuals[:, : self.traced].mT]
         return row | self._between(ends["picard"], ends["broyden"])
 
     def _between(self, one: Solution, other: Solution) -> dict[str, Any]:
@@ -75,7 +76,7 @@ class TwoSolvers(Measure):
         last = one.residuals[-TAIL:].nanmean(0)
         unsettled = last >= SETTLED
         return {
-            "apart": finite(apart.nanmedian().item()),
+            "apart": jsonable(apart.nanmedian().item()),
             "unsettled": int(unsettled.sum()),
-            "cycle_sizes": rounded(last[unsettled]),
+            "cycle_sizes": jsonable(last[unsettled], digits=4),
         }

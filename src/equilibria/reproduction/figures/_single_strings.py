@@ -1,0 +1,42 @@
+"""Single strings under a net, which Figure 5 and Appendix F look at."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from equilibria.core.solution import Status
+from equilibria.diagnostics import Estimate
+from equilibria.reproduction.engine.claims import in_words
+from equilibria.reproduction.engine.rows import Row, select
+
+WORST = -1.0  # the AA score of an example that has none because it diverged
+
+
+class SolvedString(NamedTuple):
+    """One string under one net."""
+
+    alignment: float  # WORST if its solves diverged
+    right: bool  # every bit of it
+    last_step: float  # the distance between the last two states; infinite if the solve diverged
+    status: Status
+
+
+def solved_strings(rows: Sequence[Row]) -> list[SolvedString]:
+    """Return the single strings of rows that keep them."""
+    columns = ("alignment_each", "right", "last_step_each", "status_each")
+    return [
+        SolvedString(
+            WORST if alignment is None else alignment, right, math.inf if last is None else last, Status(status)
+        )
+        for row in rows
+        for alignment, right, last, status in zip(*(row[name] for name in columns), strict=True)
+    ]
+
+
+def of_the_deepest(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Estimate]) -> str:
+    """Describe an estimate for the nets with the most training steps alone, if other nets had fewer."""
+    depths = {row["trained_at"] for row in rows}
+    if len(depths) < 2:
+        return ""
+    found = estimate(select(rows, trained_at=max(depths)))
+    return f"Nets trained with {max(depths)} steps alone: {in_words(found)}."
