@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import tyro
 
-from equilibria.cli.options import Flag
+from equilibria.cli.options import Flag, SolverName
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Explore:
     """With --export: seeds of the inputs. Defaults to the one that the page opens with."""
     starts: tuple[Literal["usual", "zeros", "noise", "other", "attack"], ...] = ("usual", "noise")
     """With --export: starts of the solves."""
-    solvers: tuple[Literal["picard", "anderson", "broyden"], ...] = ("picard",)
+    solvers: tuple[SolverName, ...] = ("picard",)
     """With --export: solvers to record."""
     steps: int = 0
     """With --export: steps of each solve. Defaults to the steps that the nets were evaluated with."""

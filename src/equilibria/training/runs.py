@@ -78,7 +78,10 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the run."""
-        return Recipe.load(self.folder / "recipe.json")
+        path = self.folder / "recipe.json"
+        if not path.is_file():
+            raise FileNotFoundError(f"{self.folder} is not the folder of a run: it has no recipe.json")
+        return Recipe.load(path)
 
     @property
     def finished(self) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ SEED = 20_24  # every net is measured on the same instances, which no training h
 NUMBERS_AT_ONCE = 2**19  # of inputs in one part of a batch
 SIMILARITIES = ("centred", "gaussian", "laplacian", "inverse_multiquadric", "distance")  # besides the cosine
 
-SolverName = Literal["own", "picard", "anderson", "broyden"]
+SolverName = str  # "own", or a name in SOLVERS
 
 
 @dataclass(frozen=True)
