@@ -9,9 +9,10 @@ from rich.console import Console
 
 from equilibria.cli.options import Flag, MeasuringFlags, as_points, use_threads
 from equilibria.cli.progress_bar import measurement_table
+from equilibria.io.files import jsonable
 from equilibria.training import Run
 from equilibria.training.measurement import measure_final
-from equilibria.training.runs import as_json, compare_measurements
+from equilibria.training.runs import compare_measurements
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Evaluate(MeasuringFlags):
             if self.check and not measured:
                 wrong = [f"{folder} has no recorded numbers"]
             failed |= bool(wrong)
-            results.append({"folder": str(folder), "measurements": [as_json(one) for one in measured], "wrong": wrong})
+            results.append({"folder": str(folder), "measurements": jsonable(measured), "wrong": wrong})
             if not self.json:
                 console.print(measurement_table(measured, str(folder)))
             for sentence in wrong:

@@ -47,9 +47,7 @@ class Explore:
         if not roots:
             raise ValueError("there is neither a folder results nor a folder runs here; name a folder of trained nets")
         if self.export is not None:
-            choice = explorer.ExportChoice(
-                self.nets, self.difficulty, self.seeds, self.starts, self.solvers, self.steps or None
-            )
+            choice = explorer.ExportChoice(**{name: getattr(self, name) for name in _EXPORT_ONLY})
             explorer.export(roots, self.export, choice)
             print(f"The page is {self.export / 'index.html'}")
             return 0
