@@ -165,7 +165,7 @@ def test_list_runs(run, capsys):
         (["train", "prefix_sum/fast", "--net", "cnn"], "net cannot be 'cnn'"),
         (["train", "prefix_sum/fast", "--pretraining", "yes"], "set --pretraining.steps"),
         (["train", "prefix_sum/fast", "--threads", "-1"], "--threads must be from 0 to"),
-        (["evaluate", "nowhere"], "nowhere is not a run folder"),
+        (["evaluate", "nowhere"], "nowhere is not the folder of a run"),
         (["evaluate", "nowhere", "--check", "--examples", "3"], "remove --at and --examples"),
     ],
 )

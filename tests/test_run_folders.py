@@ -14,9 +14,10 @@ from small_run import RECIPE, Notes, interrupted
 import equilibria
 from equilibria import Anderson, Implicit
 from equilibria.cli import main
+from equilibria.io.files import jsonable
 from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, Run, find_runs, table, train
 from equilibria.training.measurement import Measurement, measure_final
-from equilibria.training.runs import AnotherRun, as_json, compare_measurements
+from equilibria.training.runs import AnotherRun, compare_measurements
 
 
 def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
@@ -120,8 +121,8 @@ def test_recorded_numbers_that_differ_when_re_measured_are_reported(tmp_path):
     (sentence,) = compare_measurements(recorded, measured, shares=True)
     assert "difficulty 6, 4 steps: score is" in sentence
     lost = [replace(one, score=float("inf"), alignment=float("nan"), diverged=3) for one in measured]
-    assert compare_measurements([as_json(one) for one in lost], lost, shares=True) == []
-    assert len(compare_measurements([as_json(one) for one in lost], measured, shares=True)) == 3
+    assert compare_measurements(jsonable(lost), lost, shares=True) == []
+    assert len(compare_measurements(jsonable(lost), measured, shares=True)) == 3
 
 
 @pytest.mark.parametrize("examples", [50, 1000])
@@ -129,7 +130,7 @@ def test_recorded_numbers_that_differ_when_re_measured_are_reported(tmp_path):
 def test_two_answers_on_the_edge_may_change_sides(examples, shares, moved, reported):
     before = Measurement(9, 50, examples, 1.0, 0.0, 0.0, 1.0, 0, 0, 0, 0, 1e-5, 50.0)
     now = replace(before, score=1 - moved / examples)
-    assert len(compare_measurements([as_json(before)], [now], shares=shares)) == reported
+    assert len(compare_measurements([jsonable(before)], [now], shares=shares)) == reported
 
 
 def test_damaged_weights_are_named(tmp_path):

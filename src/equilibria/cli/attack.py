@@ -1,7 +1,6 @@
 """`equilibria attack`."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import alignment_score, attack
-from equilibria.io.files import jsonable
+from equilibria.io.files import to_json
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Batch, Task
 from equilibria.training import Run
@@ -25,24 +24,7 @@ NUMBERS_AT_ONCE = 2**25  # numbers in the states of all unrolled steps; backprop
 
 
 @dataclass(frozen=True)
-class AttackResult:
-    """The AA score and the score of a net, with and without an attack."""
-
-    folder: str
-    difficulty: Any
-    steps: int
-    examples: int
-    radius: float | None
-    alignment: float  # AA, from other examples' states
-    attacked_alignment: float  # AA under attack
-    score: float
-    attacked_score: float
-    diverged: int  # attacked starts that diverged; `attacked_alignment` excludes them
-    alignment_diverged: int  # the same for `alignment`
-
-
-@dataclass(frozen=True)
-class AttackCommand:
+class AttackCommand(MeasuringFlags):
     """Search for initial states that lead a trained net to other limits, and show their effect on its answers.
 
     The search optimises the initial state of each example with L-BFGS, by backpropagation through the solve (the
@@ -67,47 +49,32 @@ class AttackCommand:
     """Unroll only this many steps in the search, to save time and memory. 0 unrolls all. Scores use the full solve."""
     seed: int = 0
     """Seed of the initial states of the searches."""
-    threads: int = 0
-    """Number of PyTorch threads. 0 keeps PyTorch's default."""
-    json: Flag = False
-    """Print only JSON on standard output."""
 
     def run(self) -> int:
         use_threads(self.threads)
         run = Run(self.run_folder)
-        if not (run.folder / "recipe.json").is_file():
-            raise ValueError(f"{run.folder} is not the folder of a run: it has no recipe.json")
         if self.examples < 2:
             raise ValueError(
                 f"--examples must be at least 2, got {self.examples}; searches start from the limits of other examples"
             )
-        difficulty, steps = self._point(run)
+        difficulty, steps = choose_point(run.recipe.evaluation, self.difficulty, self.steps)
+        if difficulty is None:
+            raise ValueError("the recipe has no evaluation; pass --difficulty and --steps")
+        if not steps:
+            raise ValueError(f"the recipe has no number of steps for difficulty {difficulty}; pass --steps")
         task = run.recipe.task.held_out()
         batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
         result = self._attack_batch(run.model(), task, batch, run.recipe.evaluation.budget(steps))
         if self.json:
-            print(json.dumps(jsonable(asdict(result))))
+            print(to_json(result))
         else:
-            where = f"at {result.difficulty}, {result.steps} steps, {result.examples} examples"
-            Console().print(f"{result.folder} {where}", soft_wrap=True)
+            where = f"at {difficulty}, {steps} steps, {self.examples} examples"
+            Console().print(f"{self.run_folder} {where}", soft_wrap=True)
             Console().print(_table(result))
         return 0
 
-    def _point(self, run: Run) -> tuple[Any, int]:
-        """Difficulty and steps, from the flags or else from the recipe."""
-        known = {difficulty: steps for difficulty, steps, *_ in run.recipe.evaluation.final_points()}
-        known |= dict(run.recipe.evaluation.at)
-        difficulty = self.difficulty
-        if difficulty is None:
-            if not run.recipe.evaluation.at:
-                raise ValueError("the recipe has no evaluation; pass --difficulty and --steps")
-            difficulty = run.recipe.evaluation.at[0][0]
-        difficulty = int(difficulty) if float(difficulty).is_integer() else difficulty
-        if not self.steps and difficulty not in known:
-            raise ValueError(f"the recipe does not evaluate difficulty {difficulty}; pass --steps")
-        return difficulty, self.steps or known[difficulty]
-
-    def _attack_batch(self, model: EquilibriumModel, task: Task, batch: Batch, budget: Budget) -> AttackResult:
+    def _attack_batch(self, model: EquilibriumModel, task: Task, batch: Batch, budget: Budget) -> dict[str, Any]:
+        """The AA score and the score of a net, with and without an attack."""
         rng = torch.Generator().manual_seed(self.seed)
         alignment = alignment_score(model, batch.x, restarts=min(RESTARTS, len(batch.x) - 1), budget=budget, rng=rng)
         with torch.no_grad():
@@ -133,25 +100,26 @@ class AttackCommand:
             usual.append(scores.usual)
             attacked.append(scores.attacked)
             diverged += int(found.diverged.sum())
-        return AttackResult(
-            str(self.run_folder),
-            batch.difficulty,
-            budget.steps,
-            len(batch.x),
-            self.radius,
-            alignment.score.double().nanmean().item(),
-            torch.cat(cosines).double().nanmean().item(),
-            torch.cat(usual).double().mean().item(),
-            torch.cat(attacked).double().mean().item(),
-            diverged,
-            int(alignment.diverged.sum()),
-        )
+        return {
+            "folder": str(self.run_folder),
+            "difficulty": batch.difficulty,
+            "steps": budget.steps,
+            "examples": len(batch.x),
+            "radius": self.radius,
+            "alignment": alignment.score.double().nanmean().item(),  # from other examples' states
+            "attacked_alignment": torch.cat(cosines).double().nanmean().item(),
+            "score": torch.cat(usual).double().mean().item(),
+            "attacked_score": torch.cat(attacked).double().mean().item(),
+            "diverged": diverged,  # attacked starts; they do not count in `attacked_alignment`
+            "alignment_diverged": int(alignment.diverged.sum()),  # the same for `alignment`
+        }
 
 
-def _table(result: AttackResult) -> Table:
-    table = Table(box=None, padding=(0, 1))
+def _table(result: dict[str, Any]) -> Table:
+    table = Table(box=None)
     for heading in ("", "AA", "score", "diverged"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    table.add_row("usual", f"{result.alignment:.4f}", f"{result.score:.4g}", str(result.alignment_diverged))
-    table.add_row("attacked", f"{result.attacked_alignment:.4f}", f"{result.attacked_score:.4g}", str(result.diverged))
+    for name, prefix, diverged in (("usual", "", "alignment_diverged"), ("attacked", "attacked_", "diverged")):
+        alignment, score = result[f"{prefix}alignment"], result[f"{prefix}score"]
+        table.add_row(name, f"{alignment:.4f}", f"{score:.4g}", str(result[diverged]))
     return table

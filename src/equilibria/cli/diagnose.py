@@ -3,10 +3,9 @@
 import importlib
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import tyro
@@ -14,25 +13,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
-from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.options import Flag, MeasuringFlags, choose_point, use_threads
 from equilibria.diagnostics import diagnose
 from equilibria.tasks import Batch
 from equilibria.training import Run
 from equilibria.training.measurement import SEED
 
-
-class Case(NamedTuple):
-    """A model with the inputs to diagnose it on."""
-
-    model: Any
-    inputs: Tensor
-    targets: Tensor | None = None
-    score: Callable[[Tensor, Tensor], Tensor] | None = None
-    higher_is_better: bool = True
+DEFAULT_STEPS = 200  # without an evaluation in a recipe
 
 
 @dataclass(frozen=True)
-class DiagnoseCommand:
+class DiagnoseCommand(MeasuringFlags):
     """Diagnose a looped model: whether it settles, whether its start matters, and whether more steps will help.
 
     Pass the folder of a run, or `module:object` for your own model. The object must be, or return when called,
@@ -53,27 +44,18 @@ class DiagnoseCommand:
     """Skip the search for adversarial starts."""
     html: Path | None = None
     """Also write an HTML page with figures to this file."""
-    threads: int = 0
-    """Number of PyTorch threads. 0 keeps PyTorch's default."""
-    json: Flag = False
-    """Print only JSON on standard output."""
 
     def run(self) -> int:
         use_threads(self.threads)
         if self.html and self.html.is_dir():
             raise ValueError(f"--html {self.html} is a folder; pass a file, such as {self.html / 'report.html'}")
         console = Console(stderr=self.json)
-        case, steps = self._case()
+        case = self._case()
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
             bar = progress.add_task("", total=1.0)
             diagnosis = diagnose(
-                case.model,
-                case.inputs,
-                case.targets,
-                budget=steps,
-                score=case.score,
-                higher_is_better=case.higher_is_better,
+                **case,
                 restarts=self.restarts,
                 attacks=not self.no_attack,
                 on_progress=lambda name, share: progress.update(bar, description=name, completed=share),
@@ -87,7 +69,8 @@ class DiagnoseCommand:
             console.print(diagnosis)
         return 0
 
-    def _case(self) -> tuple[Case, int]:
+    def _case(self) -> dict[str, Any]:
+        """The model, its inputs and its budget: arguments of `diagnose`."""
         if self.examples < 2:
             raise ValueError(f"--examples must be >= 2, got {self.examples}; a diagnosis compares examples")
         if (Path(self.what) / "recipe.json").is_file():
@@ -97,26 +80,21 @@ class DiagnoseCommand:
             raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
         if self.difficulty is not None:
             raise ValueError(f"--difficulty applies only to runs; {self.what} has its own inputs")
-        return self._object_case(module, name), self.steps or 200
+        return {**self._object_case(module, name), "budget": self.steps or DEFAULT_STEPS}
 
-    def _run_case(self, run: Run) -> tuple[Case, int]:
-        recipe = run.recipe
-        points = dict(recipe.evaluation.at) or {point[0]: point[1] for point in recipe.evaluation.finally_at}
-        difficulty: Any = self.difficulty
-        if difficulty is None:
-            difficulty = next(iter(points), recipe.task.train_difficulties[-1])
-        elif float(difficulty).is_integer():
-            difficulty = int(difficulty)
-        task = recipe.task.held_out()
+    def _run_case(self, run: Run) -> dict[str, Any]:
+        difficulty, steps = choose_point(run.recipe.evaluation, self.difficulty, self.steps)
+        task = run.recipe.task.held_out()
+        difficulty = task.train_difficulties[-1] if difficulty is None else difficulty
         batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
 
         def score(prediction: Tensor, targets: Tensor) -> Tensor:
             return task.score(prediction, Batch(batch.x, targets, difficulty))  # a task may need the input
 
-        steps = self.steps or points.get(difficulty, 200)
-        return Case(run.model(), batch.x, batch.y, score, task.higher_is_better), steps
+        case = {"model": run.model(), "inputs": batch.x, "targets": batch.y, "budget": steps or DEFAULT_STEPS}
+        return case | {"score": score, "higher_is_better": task.higher_is_better}
 
-    def _object_case(self, module: str, name: str) -> Case:
+    def _object_case(self, module: str, name: str) -> dict[str, Any]:
         sys.path.insert(0, os.getcwd())  # like python -m
         try:
             thing = importlib.import_module(module)
@@ -139,8 +117,6 @@ class DiagnoseCommand:
         if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor | None):
             kinds = f"{type(inputs).__name__} and {type(targets).__name__}"
             raise ValueError(f"inputs and targets of {module}:{name} must be tensors, got {kinds}")
-        if targets is None:
-            return Case(model, inputs[: self.examples])
-        if len(inputs) != len(targets):  # `diagnose` raises; cutting both could hide the mismatch
-            return Case(model, inputs, targets)
-        return Case(model, inputs[: self.examples], targets[: self.examples])
+        if targets is None or len(inputs) == len(targets):  # otherwise `diagnose` raises; a cut could hide the mismatch
+            inputs, targets = inputs[: self.examples], None if targets is None else targets[: self.examples]
+        return {"model": model, "inputs": inputs, "targets": targets}

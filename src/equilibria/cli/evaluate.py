@@ -7,15 +7,16 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.options import Flag, MeasuringFlags, as_points, use_threads
 from equilibria.cli.progress_bar import measurement_table
-from equilibria.training import Measurement, Run
+from equilibria.io.files import jsonable
+from equilibria.training import Run
 from equilibria.training.measurement import measure_final
-from equilibria.training.runs import as_json, compare_measurements
+from equilibria.training.runs import compare_measurements
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(MeasuringFlags):
     """Measure trained nets: score, alignment, residual and steps by difficulty.
 
     Evaluations of a net always use the same instances, so `--check` can compare with the numbers in the run's summary;
@@ -28,12 +29,8 @@ class Evaluate:
     """Pairs of a difficulty and a number of steps. Defaults to those of the recipe."""
     examples: int = 0
     """Instances of each difficulty; 0: as in the recipe."""
-    threads: int = 0
-    """Number of torch threads; 0: chosen by torch."""
     check: Flag = False
     """Compare with the recorded numbers; not with --at or --examples."""
-    json: Flag = False
-    """Print only JSON on standard output."""
 
     def run(self) -> int:
         if self.check and (self.at or self.examples):
@@ -44,13 +41,14 @@ class Evaluate:
         console, results, failed = Console(stderr=self.json), [], False
         for folder in self.runs:
             run = Run(folder)
-            measured = self._measured(run)
-            shares = run.recipe.task.higher_is_better
+            recipe, at = run.recipe, as_points(self.at)
+            measured = measure_final(run.model(), recipe, examples=self.examples or None, at=at)
+            shares = recipe.task.higher_is_better
             wrong = compare_measurements(run.summary["measurements"], measured, shares=shares) if self.check else []
             if self.check and not measured:
                 wrong = [f"{folder} has no recorded numbers"]
             failed |= bool(wrong)
-            results.append({"folder": str(folder), "measurements": [as_json(one) for one in measured], "wrong": wrong})
+            results.append({"folder": str(folder), "measurements": jsonable(measured), "wrong": wrong})
             if not self.json:
                 console.print(measurement_table(measured, str(folder)))
             for sentence in wrong:
@@ -60,9 +58,3 @@ class Evaluate:
         if self.json:
             print(json.dumps(results))
         return int(failed)
-
-    def _measured(self, run: Run) -> list[Measurement]:
-        if not (run.folder / "recipe.json").is_file():
-            raise ValueError(f"{run.folder} is not a run folder: it has no recipe.json")
-        at = tuple((int(one) if one.is_integer() else one, steps) for one, steps in self.at)
-        return measure_final(run.model(), run.recipe, examples=self.examples or None, at=at or None)

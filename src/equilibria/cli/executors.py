@@ -1,9 +1,7 @@
-"""Flags of commands that train many nets, and how Ctrl-C stops them."""
+"""Flags of commands that train many nets."""
 
-import signal
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -46,14 +44,3 @@ class ExecutorFlags:
         if self.address or self.cpus != 1 or self.gpus:
             raise ValueError("--address, --cpus and --gpus are for a Ray cluster; add --on ray")
         return partial(run_in_pool, workers=at_once, stop=stop, options=options)
-
-
-@contextmanager
-def stopped_by_control_c() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C sets. Worker processes receive Ctrl-C too, and save."""
-    stop = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import tyro
 
-from equilibria.cli.options import Flag
+from equilibria.cli.options import Flag, SolverName
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Explore:
     """With --export: seeds of the inputs. Defaults to the seed that the page opens with."""
     starts: tuple[Literal["usual", "zeros", "noise", "other", "attack"], ...] = ("usual", "noise")
     """With --export: starts of the solves."""
-    solvers: tuple[Literal["picard", "anderson", "broyden"], ...] = ("picard",)
+    solvers: tuple[SolverName, ...] = ("picard",)
     """With --export: solvers to record."""
     steps: int = 0
     """With --export: steps of each solve. Defaults to the steps that the nets were evaluated with."""
@@ -47,9 +47,7 @@ class Explore:
         if not roots:
             raise ValueError("there is no folder results or runs here; pass a folder of trained nets")
         if self.export is not None:
-            choice = explorer.ExportChoice(
-                self.nets, self.difficulty, self.seeds, self.starts, self.solvers, self.steps or None
-            )
+            choice = explorer.ExportChoice(**{name: getattr(self, name) for name in _EXPORT_ONLY})
             explorer.export(roots, self.export, choice)
             print(f"The page is {self.export / 'index.html'}")
             return 0

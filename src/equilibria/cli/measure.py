@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import tyro
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from equilibria.cli.options import Flag, use_threads
+from equilibria.cli.options import MeasuringFlags, SolverName, as_points, use_threads
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import Alignment, Estimate, Noise, Restart, Swapped, ZeroState, alignment_score, bootstrap
 from equilibria.io.files import jsonable
@@ -21,7 +21,7 @@ from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import Batch, Task
 from equilibria.training import Evaluation, Run
-from equilibria.training.measurement import SEED
+from equilibria.training.measurement import SEED, device_of
 
 NAMES = {  # of the fields of an Agreement
     "cosine": "AA",
@@ -50,7 +50,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class MeasureCommand:
+class MeasureCommand(MeasuringFlags):
     """Measure whether nets reach the same limit from every start: the AA score and related measures.
 
     Restarts start from the limits of other examples, from noise, and from zero unless zero is the usual start.
@@ -67,7 +67,7 @@ class MeasureCommand:
     """Restarts of each kind per example."""
     noise: tuple[float, ...] = (0.1, 1.0, 10.0)
     """Scales of the noise, relative to the usual limit of each example."""
-    solver: Literal["picard", "anderson", "broyden"] | None = None
+    solver: SolverName | None = None
     """Solver to use. Defaults to the solver of the net."""
     tol: float | None = None
     """Relative residual at which examples stop. Defaults to the tolerance of the recipe."""
@@ -75,10 +75,6 @@ class MeasureCommand:
     """Level of the intervals."""
     seed: int = SEED
     """Seed of instances and restarts."""
-    threads: int = 0
-    """Number of PyTorch threads. 0 keeps PyTorch's default."""
-    json: Flag = False
-    """Print only JSON on standard output."""
 
     def run(self) -> int:
         if not self.runs:
@@ -102,8 +98,7 @@ class MeasureCommand:
 
     def _points(self, folder: Path, noise: list[Noise], console: Console) -> Iterator[Point]:
         model, task, evaluation = _load(folder)
-        at = [(int(one) if one.is_integer() else one, steps) for one, steps in self.at] or list(evaluation.at)
-        at = at or [(difficulty, steps) for difficulty, steps, *_ in evaluation.finally_at]
+        at = as_points(self.at) or evaluation.at or [point[:2] for point in evaluation.finally_at]
         if not at:
             raise ValueError(f"the recipe of {folder} has no evaluation; pass --at DIFFICULTY STEPS")
         examples = self.examples or evaluation.examples
@@ -113,12 +108,11 @@ class MeasureCommand:
                 "example; change --restarts or --examples"
             )
         tol = evaluation.tol if self.tol is None else self.tol
-        device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
             bar = progress.add_task("", total=None)
             for difficulty, steps in at:
                 batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(self.seed))
-                x, found, rng = batch.x.to(device), [], torch.Generator().manual_seed(self.seed)
+                x, found, rng = batch.x.to(device_of(model)), [], torch.Generator().manual_seed(self.seed)
                 starts = _starts(model, x, noise)
                 progress.update(bar, total=len(at) * len(starts))
                 for start in starts:
@@ -160,8 +154,8 @@ class MeasureCommand:
         """One table per kind of restart."""
         for one in point.alignments:
             title = f"from {one.start}: {int(one.diverged.sum())} of {one.solves * len(one.diverged)} solves diverged"
-            table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
-            table.add_column(min_width=max(map(len, NAMES.values())), no_wrap=True)
+            table = Table(title=title, title_justify="left", box=None)
+            table.add_column(no_wrap=True)
             for heading in ("state", f"{self.level:.0%}", "readout", f"{self.level:.0%}"):
                 table.add_column(heading, justify="right", no_wrap=True)
             estimates = self._estimates(one)

@@ -1,13 +1,32 @@
 """Options that several commands share."""
 
 import os
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import tyro
 
-TrackerName = Literal["tensorboard", "wandb", "trackio"]
+from equilibria.solvers import SOLVERS
+from equilibria.training import Evaluation
+from equilibria.training.trackers import TRACKERS
+
+if TYPE_CHECKING:
+    SolverName = TrackerName = str
+else:
+    SolverName, TrackerName = Literal[tuple(SOLVERS)], Literal[tuple(TRACKERS)]
 Flag = tyro.conf.FlagCreatePairsOff[bool]  # --json, without a --no-json
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringFlags:
+    """Flags of the commands that measure trained nets."""
+
+    threads: int = 0
+    """Number of PyTorch threads. 0 keeps PyTorch's default."""
+    json: Flag = False
+    """Print only JSON on standard output."""
 
 
 def use_threads(threads: int) -> None:
@@ -17,3 +36,19 @@ def use_threads(threads: int) -> None:
         raise ValueError(f"--threads must be from 0 to {most}, got {threads}; 0: chosen by torch")
     if threads:
         torch.set_num_threads(threads)
+
+
+def as_points(at: Iterable[tuple[float, int]]) -> list[tuple[Any, int]]:
+    """Pairs of a difficulty and a number of steps, with whole difficulties as `int`, which tasks count in."""
+    return [(int(difficulty) if difficulty.is_integer() else difficulty, steps) for difficulty, steps in at]
+
+
+def choose_point(evaluation: Evaluation, difficulty: float | None, steps: int) -> tuple[Any, int]:
+    """The difficulty, or the first that the recipe evaluates, or None; and the steps, or those of the recipe, or 0."""
+    known = dict(evaluation.at)
+    for at, most, *_ in evaluation.finally_at:
+        known.setdefault(at, most)
+    chosen: Any = next(iter(known), None)
+    if difficulty is not None:
+        ((chosen, steps),) = as_points([(difficulty, steps)])
+    return chosen, steps or known.get(chosen, 0)

@@ -54,7 +54,7 @@ class TrainingBar:
 
 def measurement_table(measurements: list[Measurement], title: str) -> Table:
     """Show measurements as a table."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
+    table = Table(title=title, title_justify="left", box=None)
     for heading in ("at", "steps", "score", "", "constant", "AA", "residual", "used", "cycle", "diverge"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in measurements:

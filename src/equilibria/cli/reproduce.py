@@ -4,6 +4,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,12 +16,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equilibria.cli.executors import ExecutorFlags, stopped_by_control_c
+from equilibria.cli.executors import ExecutorFlags
 from equilibria.cli.options import Flag
 from equilibria.cli.sweep import progress_table
 from equilibria.io.describe import nearest
 from equilibria.training import Entry, Machine
 from equilibria.training._sweep import seconds_left
+from equilibria.training._train import stop_requested
 
 if TYPE_CHECKING:  # the figures need scipy.stats and matplotlib, which are slow to import
     from equilibria.reproduction import Claim, Figure, ReproductionResult, Scale
@@ -83,7 +85,7 @@ class Reproduce:
         if not self.all and not self.figures:
             raise ValueError(f"name one or more figures, or use --all; choose from {', '.join(FIGURES)}")
         figures, console = find_figures(self.figures or FIGURES), Console(stderr=self.json)
-        with stopped_by_control_c() as stop, _Display(console, self.where.at_once) as display:
+        with stop_requested() as stop, closing(_Display(console, self.where.at_once)) as display:
             command = self._check if self.check else self._reproduce
             return command(figures, scale, display, stop)
 
@@ -167,12 +169,6 @@ class _Display:
             disable=not console.is_terminal,
         )
         self._task = None
-
-    def __enter__(self) -> "_Display":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._live.stop()

@@ -13,12 +13,13 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from equilibria.cli.executors import ExecutorFlags, stopped_by_control_c
+from equilibria.cli.executors import ExecutorFlags
 from equilibria.cli.options import Flag, TrackerName
 from equilibria.cli.recipe_flags import find_recipe
 from equilibria.training import Recipe
 from equilibria.training._grid import grid, parse_axis
 from equilibria.training._sweep import Entry, sweep
+from equilibria.training._train import stop_requested
 from equilibria.training.machine import Machine
 
 COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
@@ -54,7 +55,7 @@ class Sweep:
         console = Console(stderr=self.json)
         axes = [name for name in values if len(values[name]) > 1]
         options = {"machine": self.machine, "track": self.track}
-        with stopped_by_control_c() as stop, Live(console=console, refresh_per_second=4) as live:
+        with stop_requested() as stop, Live(console=console, refresh_per_second=4) as live:
             entries = sweep(
                 recipes,
                 self.out,

@@ -36,7 +36,7 @@ class ExportChoice:
     seeds: tuple[int, ...] = ()
     starts: tuple[str, ...] = ("usual", "noise")
     solvers: tuple[str, ...] = ("picard",)
-    steps: int | None = None
+    steps: int = 0  # defaults to those of the nets' evaluation
 
 
 def export(

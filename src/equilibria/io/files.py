@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,8 @@ def to_json(value: Any, *, digits: int | None = None, indent: int | None = None)
 def jsonable(value: Any, *, digits: int | None = None) -> Any:
     """Convert nested values to types that strict JSON can represent.
 
-    Numbers that are not finite become None, tensors and arrays become lists, and paths become strings. `digits` rounds
-    to significant digits.
+    Numbers that are not finite become None, dataclasses become dictionaries, tensors and arrays become lists, and
+    paths become strings. `digits` rounds to significant digits.
     """
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -95,4 +96,6 @@ def jsonable(value: Any, *, digits: int | None = None) -> Any:
         return [jsonable(part, digits=digits) for part in value]
     if hasattr(value, "tolist"):  # a tensor, an array or a number of numpy
         return jsonable(value.tolist(), digits=digits)
+    if is_dataclass(value) and not isinstance(value, type):
+        return jsonable(asdict(value), digits=digits)
     return str(value) if isinstance(value, Path) else value

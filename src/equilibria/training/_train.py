@@ -4,20 +4,21 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from equilibria.io.files import jsonable
 from equilibria.io.folders import pack, unpack
 from equilibria.nets import count_parameters
 from equilibria.training.events import Began, Ended, Evaluated, Event, OnProgress, Warned
 from equilibria.training.machine import Machine, Team
 from equilibria.training.measurement import Measurement, evaluate, measure_final, overall
 from equilibria.training.recipe import Recipe
-from equilibria.training.runs import Metrics, Run, Saved, as_json
+from equilibria.training.runs import Metrics, Run, Saved
 from equilibria.training.trackers import check_trackers, tracking
 from equilibria.training.trainer import Trainer
 
@@ -57,8 +58,7 @@ def train(
     """
     if not save_every >= 0:
         raise ValueError(f"save_every must be a number of seconds >= 0, got {save_every}")
-    if track:
-        check_trackers(track)
+    check_trackers(track)
     run = Run(folder if folder is not None else Path("runs") / recipe.id)
     team = team or Team.join()
     if not team.leads:
@@ -88,7 +88,7 @@ def _follow(trainer: Trainer) -> None:
         return
     if state != FROM_THE_BEGINNING:
         trainer.load_state_dict(unpack(state, Path("the leader's state")))
-    with _stop_requested() as stop:
+    with stop_requested() as stop:
         while not trainer.done:
             trainer.step()
             if trainer.team.any(stop.is_set()):
@@ -104,7 +104,7 @@ def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: floa
     if saved:
         trainer.load_state_dict(saved.tensors)
     cost = _Cost(saved.seconds, saved.evaluations) if saved else _Cost()
-    trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count) if track else nullcontext([])
+    trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count)
     with trackers as logs, closing(Metrics(run.folder, saved.metrics if saved else 0, logs)) as metrics:
         try:
             on_progress(Began(trainer.step_count))
@@ -128,14 +128,14 @@ def _take_steps(
     def save() -> None:
         run.write_state(Saved(trainer.step_count, trainer.state_dict(), cost.seconds, cost.evaluations, metrics.size))
 
-    with _stop_requested() as stop:
+    with stop_requested() as stop:
         last = time.monotonic()
         while not trainer.done:
             stepped = trainer.step()
             cost.evaluations += stepped.evaluations
             on_progress(stepped)
             if stepped.step % LOG_EVERY == 0 or trainer.done:
-                metrics.write(**as_json(stepped), seconds=round(cost.seconds, 3))
+                metrics.write(**jsonable(stepped), seconds=round(cost.seconds, 3))
             if recipe.evaluation.at and (stepped.step % recipe.evaluation.every == 0 or trainer.done):
                 with cost.paused():
                     _evaluate(trainer, metrics, on_progress)
@@ -152,7 +152,7 @@ def _evaluate(trainer: Trainer, metrics: Metrics, on_progress: OnProgress) -> No
     recipe = trainer.recipe
     measurements = evaluate(trainer.averaged, recipe.task, recipe.evaluation)
     trainer.keep_if_best(overall(measurements, recipe.task))
-    metrics.write(step=trainer.step_count, evaluation=[as_json(one) for one in measurements])
+    metrics.write(step=trainer.step_count, evaluation=jsonable(measurements))
     on_progress(Evaluated(trainer.step_count, measurements))
 
 
@@ -168,7 +168,7 @@ def _summary(
         "machine": asdict(trainer.machine) | {"device": str(trainer.machine.torch_device)},
         "cell_evaluations": evaluations,
         "torch": torch.__version__,
-        "measurements": [as_json(one) for one in final],
+        "measurements": jsonable(final),
     }
 
 
@@ -192,7 +192,7 @@ class _Cost:
 
 
 @contextmanager
-def _stop_requested() -> Iterator[threading.Event]:
+def stop_requested() -> Iterator[threading.Event]:
     """Set the event on Ctrl-C or SIGTERM instead of interrupting a step; a second Ctrl-C interrupts."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals

@@ -53,7 +53,7 @@ def measure(
 ) -> Measurement:
     """Measure the score on held-out instances, and the AA of the first `alignment_examples` of them."""
     batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(seed))
-    device, chunk = _device(model), max(1, NUMBERS_AT_ONCE // batch.x[0].numel())
+    device, chunk = device_of(model), max(1, NUMBERS_AT_ONCE // batch.x[0].numel())
     scores, residuals, statuses, used, baseline = [], [], [], [], []
     for begin in range(0, examples, chunk):
         piece = batch._replace(x=batch.x[begin : begin + chunk], y=batch.y[begin : begin + chunk])
@@ -94,7 +94,7 @@ def scores_by_steps(
     budget = Budget(max(steps), tol=tol, halt_on_cycle=True)
     with torch.no_grad():
         keep = Keep(steps, lambda z: task.score(model.readout(z).cpu(), batch).mean().item())
-        kept = model.equilibrium(batch.x.to(_device(model)), budget=budget, keep=keep, trace=False).kept
+        kept = model.equilibrium(batch.x.to(device_of(model)), budget=budget, keep=keep, trace=False).kept
     return [kept[step] for step in steps]
 
 
@@ -117,7 +117,7 @@ def evaluate(model: EquilibriumModel, task: Task, evaluation: Evaluation) -> lis
 
 
 def measure_final(
-    model: EquilibriumModel, recipe: Recipe, *, examples: int | None = None, at: tuple | None = None
+    model: EquilibriumModel, recipe: Recipe, *, examples: int | None = None, at: Sequence[tuple[Any, int]] = ()
 ) -> list[Measurement]:
     """Measure a trained net as its recipe says, or with other `examples` or at other (difficulty, steps) points."""
     evaluation, points = recipe.evaluation, recipe.evaluation.final_points()
@@ -138,7 +138,7 @@ def overall(measurements: list[Measurement], task: Task) -> float:
     return mean if task.higher_is_better else -mean
 
 
-def _device(model: EquilibriumModel) -> torch.device:
+def device_of(model: EquilibriumModel) -> torch.device:
     """Return the device of the weights."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 

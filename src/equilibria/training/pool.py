@@ -55,7 +55,6 @@ def run_in_pool(
     jobs: Sequence[tuple[Recipe, Path]],
     *,
     workers: int,
-    threads: int = 1,
     stop: threading.Event | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[tuple[int, Any]]:
@@ -64,7 +63,7 @@ def run_in_pool(
     `options` are passed to `train`. When `stop` is set, no new run begins, and the running ones save and stop.
     """
     plain = [(recipe.to_json(), folder, dict(options)) for recipe, folder in jobs]
-    return run_jobs(_train_job, plain, workers=workers, threads=threads, stop=stop)
+    return run_jobs(_train_job, plain, workers=workers, stop=stop)
 
 
 def _train_job(on_progress: OnProgress, recipe: str, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -74,9 +73,9 @@ def _train_job(on_progress: OnProgress, recipe: str, folder: Path, options: dict
 class Worker:
     """A process and the pipe to it."""
 
-    def __init__(self, do: Callable[..., Any], threads: int) -> None:
+    def __init__(self, do: Callable[..., Any]) -> None:
         self.pipe, theirs = SPAWN.Pipe()
-        self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, do, threads), daemon=True)
+        self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, do), daemon=True)
         with _ignoring_interrupts():  # which the child inherits, until it can handle them
             self.process.start()
         theirs.close()
@@ -101,7 +100,6 @@ def run_jobs(
     jobs: Iterable[tuple[Any, ...]],
     *,
     workers: int,
-    threads: int = 1,
     stop: threading.Event | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Call `do(on_progress, *job)` for every job; yield the index of a job with each of its events and its `JobEnd`.
@@ -109,7 +107,7 @@ def run_jobs(
     When `stop` is set, no new job begins, and those that run get SIGTERM.
     """
     waiting = list(reversed(list(enumerate(jobs))))
-    crew = [Worker(do, threads) for _ in range(min(workers, len(waiting)))]
+    crew = [Worker(do) for _ in range(min(workers, len(waiting)))]
     stop = stop or threading.Event()
     try:
         for worker in crew:
@@ -126,7 +124,7 @@ def run_jobs(
                 if isinstance(event, JobEnd):
                     worker.job = None
                     if not worker.process.is_alive():
-                        crew[crew.index(worker)] = worker = Worker(do, threads)
+                        crew[crew.index(worker)] = worker = Worker(do)
                     if waiting and not stop.is_set():
                         worker.give(*waiting.pop())
     finally:
@@ -166,11 +164,11 @@ def _exit_with(parent: int) -> None:
     os._exit(1)
 
 
-def _work(pipe: Connection, do: Callable[..., Any], threads: int) -> None:
+def _work(pipe: Connection, do: Callable[..., Any]) -> None:
     """The main loop of a worker: take a job, do it, report; exit when the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     while True:
         try:

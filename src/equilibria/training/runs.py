@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -78,7 +78,10 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the run."""
-        return Recipe.load(self.folder / "recipe.json")
+        path = self.folder / "recipe.json"
+        if not path.is_file():
+            raise FileNotFoundError(f"{self.folder} is not the folder of a run: it has no recipe.json")
+        return Recipe.load(path)
 
     @property
     def finished(self) -> bool:
@@ -241,11 +244,6 @@ def _differences(one: Any, other: Any, where: str = "") -> list[str]:
     return [] if one == other else [f"{where}: {one!r} there, {other!r} here"]
 
 
-def as_json(thing: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass for JSON: numbers that are not finite become null."""
-    return jsonable(asdict(thing))
-
-
 def compare_measurements(recorded: list[dict[str, Any]], measured: list[Any], *, shares: bool) -> list[str]:
     """Return a message for each number that differs from the recorded one by more than rounding error.
 
@@ -258,7 +256,7 @@ def compare_measurements(recorded: list[dict[str, Any]], measured: list[Any], *,
         reach = abs(before["constant"] - before["score"]) if before["score"] is not None else 0.0
         edge = ON_THE_EDGE / before["examples"] if shares else 1e-3 * reach
         allowed = max(0.5 * (before["standard_error"] or 0.0), edge) + 1e-7
-        again = as_json(now)
+        again = jsonable(now)
         for name, tolerance in (("score", allowed), ("alignment", 5e-3), ("diverged", 0)):
             old, new = before[name], again[name]
             same = old is new if old is None or new is None else abs(old - new) <= tolerance
