@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from equilibria.cli.progress_bar import TrainingBar
-from equilibria.training import RECIPES, Recipe, Run, train
+from equilibria.training import RECIPES, Run, train
 from equilibria.training.measurement import scores_by_steps
 
 LENGTHS = (16, 32, 64, 128, 256, 512)
@@ -36,7 +36,9 @@ class Quickstart:
             "Afterwards the net gets strings of up to 512 bits and up to 512 steps.\n"
         )
         run = train(recipe, self.out, on_progress=TrainingBar(console, recipe))
-        grid = self._accuracy(run, recipe, console)
+        model = run.model()
+        with console.status("solving longer strings"):
+            grid = {bits: scores_by_steps(model, recipe.task, bits, STEPS, examples=EXAMPLES) for bits in LENGTHS}
         self._show(run, grid, console)
         picture = self.out / "accuracy.png"
         draw(grid, picture)
@@ -44,13 +46,6 @@ class Quickstart:
             f"\nPicture: {picture}    Run: {self.out}    Next: equilibria evaluate {self.out}", soft_wrap=True
         )
         return 0
-
-    def _accuracy(self, run: Run, recipe: Recipe, console: Console) -> dict[int, list[float]]:
-        model, grid = run.model(), {}
-        with console.status("solving longer strings"):
-            for length in LENGTHS:
-                grid[length] = scores_by_steps(model, recipe.task, length, STEPS, examples=EXAMPLES)
-        return grid
 
     def _show(self, run: Run, grid: dict[int, list[float]], console: Console) -> None:
         console.print(f"\nWhole strings right, of {EXAMPLES} (rows: bits; columns: steps)")

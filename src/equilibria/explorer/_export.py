@@ -8,7 +8,7 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +73,14 @@ def _plan(catalogue: Catalogue, choice: ExportChoice) -> tuple[list[dict[str, An
     """The views of the page, one for each task, and the requests that they will make."""
     views, requests = [], []
     for task, nets in _chosen_nets(catalogue, choice).items():
-        shown = nets[0].view
-        difficulty = shown.first if choice.difficulty is None else choice.difficulty
+        view = nets[0].view
+        difficulty = view.first if choice.difficulty is None else choice.difficulty
         difficulty = int(difficulty) if float(difficulty).is_integer() else difficulty
         steps = choice.steps or max(net.steps.get(difficulty, 0) for net in nets) or DEFAULT_STEPS
-        seeds = list(choice.seeds) or [shown.seed]
-        view = {
-            "task": task,
-            "nets": [net.path for net in nets],
-            "difficulty": difficulty,
-            "seeds": seeds,
-            "steps": steps,
-        }
-        views.append(asdict(choice) | view)
+        seeds = choice.seeds or (view.seed,)
+        paths = tuple(net.path for net in nets)
+        shown = replace(choice, nets=paths, difficulty=difficulty, seeds=seeds, steps=steps)
+        views.append({"task": task, **asdict(shown)})
         for net, seed, kind, solver in itertools.product(nets, seeds, choice.starts, choice.solvers):
             request = {"net": net.path, "input": {"difficulty": difficulty, "seed": seed}}
             request |= {"start": {"kind": kind, **START_FIELDS.get(kind, {})}}

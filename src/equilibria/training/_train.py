@@ -116,7 +116,7 @@ def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: floa
             final = measure_final(model, trainer.recipe)
         except KeyboardInterrupt as stopped:
             raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
-        run.finish(model, _summary(trainer, seconds, cost.evaluations, count_parameters(model), final))
+        run.finish(model, _summary(trainer, seconds, cost.evaluations, final))
 
 
 def _take_steps(
@@ -156,13 +156,11 @@ def _evaluate(trainer: Trainer, metrics: Metrics, on_progress: OnProgress) -> No
     on_progress(Evaluated(trainer.step_count, measurements))
 
 
-def _summary(
-    trainer: Trainer, seconds: float, evaluations: int, parameters: int, final: list[Measurement]
-) -> dict[str, Any]:
+def _summary(trainer: Trainer, seconds: float, evaluations: int, final: list[Measurement]) -> dict[str, Any]:
     return {
         "id": trainer.recipe.id,
         "name": trainer.recipe.name,
-        "parameters": parameters,
+        "parameters": count_parameters(trainer.net),
         "training_seconds": round(seconds, 1),
         "threads": torch.get_num_threads(),
         "machine": asdict(trainer.machine) | {"device": str(trainer.machine.torch_device)},

@@ -20,7 +20,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from equilibria.core._tree import noise_like
 from equilibria.model import EquilibriumModel
 
 COMPILED_SHAPES = 256  # input shapes for which a cell is compiled
@@ -126,8 +125,6 @@ class Team:
 
     def noise_like(self, state: Tensor, rng: torch.Generator) -> Tensor:
         """Draw standard normal noise for this process's rows: its share of what one process would draw for all."""
-        if self.size == 1:
-            return noise_like(state, rng)
         whole = torch.randn(self.size * len(state), *state.shape[1:], generator=rng, dtype=state.dtype)
         return torch.empty_like(state).copy_(self.share(whole))
 

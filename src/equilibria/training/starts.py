@@ -1,7 +1,6 @@
 """Initial states of solves during training. To add one, write a `Start` and add a line to STARTS."""
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -12,16 +11,17 @@ from equilibria.core.budget import require_share
 from equilibria.model import EquilibriumModel, encoded, zeros
 
 
-class Start(ABC):
+class Start:
     """A frozen dataclass that draws the initial states of a batch."""
 
     def prepare(self, model: EquilibriumModel) -> None:
         """Change the model's own initial state, which it also uses after training. Defaults to no change."""
         del model
 
-    @abstractmethod
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
-        """Draw initial states for training, given the usual ones of the model: (batch, *state)."""
+        """Draw initial states for training, (batch, *state). Defaults to the usual ones of the model."""
+        del rng
+        return usual
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,6 @@ class Zeros(Start):
             raise ValueError(
                 "start zeros does not fit this net, whose initial state depends on the input; use start projected"
             )
-
-    def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
-        return usual
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,6 @@ class Projected(Start):
             raise ValueError(
                 "start projected does not fit this net, whose state and encoded input differ in shape; use start zeros"
             )
-
-    def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
-        return usual
 
 
 def require_scale(scale: float) -> None:

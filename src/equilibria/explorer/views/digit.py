@@ -1,7 +1,6 @@
 """Blurry digits: a digit to choose, and the probabilities of the ten classes."""
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,9 @@ from equilibria.explorer.requests import Input, Refused
 from equilibria.explorer.views.view import DrawnInput, View, to_base64
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.blurry_mnist import MEAN, SPREAD, blurred
-from equilibria.tasks.digits import Digits, load_digits
+from equilibria.tasks.digits import load_digits
+
+cached_digits = cache(load_digits)
 
 
 class Digit(View):
@@ -25,7 +26,7 @@ class Digit(View):
     def instance(self, task: Task, wanted: Input) -> DrawnInput:
         folder: Any = getattr(task, "folder", None)
         try:
-            digits = _digits(folder)
+            digits = cached_digits(folder)
         except OSError as error:
             raise Refused(424, str(error)) from error
         candidates = torch.arange(len(digits.test_labels))
@@ -54,8 +55,3 @@ class Digit(View):
     def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """The probability of the right digit."""
         return prediction.softmax(1)[:, instance.drawing["label"]]
-
-
-@cache
-def _digits(folder: Path | None) -> Digits:
-    return load_digits(folder)
