@@ -77,7 +77,7 @@ class TestDifferentExamples:
         targets = 2 * x[:, :4] if numbers else None
         report = diagnose(model, x, targets, budget=200, restarts=3)
         verdict = report.verdict
-        assert "39 fixed point, 1 divergence of 40" in verdict.sentences[0]
+        assert "of 40 examples: 39 fixed point, 1 divergence" in verdict.sentences[0]
         assert (verdict.behaviour, verdict.path_independent, verdict.more_steps) == ("settles", True, "will not help")
         assert verdict.enough_steps == (8 if numbers else 1)
         assert report.curve.unchanged[-1] == 1
@@ -124,7 +124,7 @@ class TestMovingStates:
             "will not help",
             None,
         )
-        assert "depends on the step at which the solve stops: it keeps changing for" in verdict.sentences[2]
+        assert "depends on the step at which the solve stops: the answer keeps changing for" in verdict.sentences[2]
 
     def test_more_steps_may_help_a_drifting_state(self):
         x = torch.eye(2).repeat(10, 1)

@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ def train(
     """
     if not save_every >= 0:
         raise ValueError(f"save_every must be a number of seconds >= 0, got {save_every}")
-    check_trackers(track)
+    if track:
+        check_trackers(track)
     run = Run(folder if folder is not None else Path("runs") / recipe.id)
     team = team or Team.join()
     if not team.leads:
@@ -104,7 +105,7 @@ def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: floa
     if saved:
         trainer.load_state_dict(saved.tensors)
     cost = _Cost(saved.seconds, saved.evaluations) if saved else _Cost()
-    trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count)
+    trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count) if track else nullcontext([])
     with trackers as logs, closing(Metrics(run.folder, saved.metrics if saved else 0, logs)) as metrics:
         try:
             on_progress(Began(trainer.step_count))

@@ -9,12 +9,12 @@ from equilibria.diagnostics.doctor.answers import SAME
 from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, AnswerCurve, DiagnosisVerdict
 from equilibria.diagnostics.doctor.limits import MARGIN, NEAR
 
-MOST = 0.9  # share of examples that determines the behaviour of the model
+MAJORITY = 0.9  # share of examples that determines the behaviour of the model
 PATH_INDEPENDENT = 0.99  # AA from which a model counts as path independent (paper, Table 1)
 CENTRED = 0.95  # the same for centred AA, which is lower
-DISTANCE = 0.15  # relative distance between limits; limits of equal length at AA .99 have .14
+DISTANCE = 0.15  # relative distance between limits; limits of equal norm with AA 0.99 are 0.14 apart
 INFLUENCE = 0.1  # share of the limits' variance below which the input hardly matters
-SOME = 0.05  # share of examples that is worth a sentence
+MINORITY = 0.05  # share of examples that a sentence mentions
 
 
 class Behaviour(StrEnum):
@@ -29,7 +29,7 @@ class Behaviour(StrEnum):
     NOT_SETTLED = "not settled within the budget"
 
 
-class Reached(IntEnum):
+class RestartOutcome(IntEnum):
     """Where restarts lead, from worst to best."""
 
     NO_LIMIT = 0  # many restarts diverge
@@ -68,26 +68,37 @@ def judge(
     outcome = _outcome(worst, diverging)
     start_matters = _start_matters(rows)
     behaviour = _behaviour(regimes, sensitivity, start_matters=start_matters)
-    early = behaviour is Behaviour.NOT_SETTLED or (
+    may_still_converge = behaviour is Behaviour.NOT_SETTLED or (
         behaviour in (Behaviour.FIXED_POINT, Behaviour.COLLAPSE) and worst.arriving >= SAME
     )
-    excuse = ""  # another explanation of different limits
-    if not early and outcome < Reached.SAME_LIMIT and (random or _within_rounding(worst, contraction, precision)):
-        excuse = "the random step" if random else "rounding in this precision"
-    meaningless = behaviour is Behaviour.COLLAPSE and not start_matters  # one limit for all inputs and all starts
-    if meaningless:
+    other_cause = ""  # another explanation of different limits
+    if (
+        not may_still_converge
+        and outcome < RestartOutcome.SAME_LIMIT
+        and (random or _within_rounding(worst, contraction, precision))
+    ):
+        other_cause = "the random step" if random else "rounding in this precision"
+    input_ignored = behaviour is Behaviour.COLLAPSE and not start_matters  # one limit for all inputs and all starts
+    if input_ignored:
         independent = None
-    elif behaviour is Behaviour.DIVERGENCE or outcome is Reached.NO_LIMIT:
+    elif behaviour is Behaviour.DIVERGENCE or outcome is RestartOutcome.NO_LIMIT:
         independent = False
     else:  # the influence of the start may still vanish
-        independent = True if outcome is Reached.SAME_LIMIT else None if early or excuse else False
-    unsettled = curve.along_cycles > 1 - SAME
-    enough = curve.last_change if curve.last_change < curve.steps[-1] and not unsettled else None
+        independent = (
+            True if outcome is RestartOutcome.SAME_LIMIT else None if may_still_converge or other_cause else False
+        )
+    answers_cycle = curve.along_cycles > 1 - SAME
+    enough = curve.last_change if curve.last_change < curve.steps[-1] and not answers_cycle else None
     more, about_steps = _more_steps(behaviour, independent, enough, curve)
-    about_limits = _limit_sentence(behaviour, independent, worst, outcome, meaningless=meaningless, excuse=excuse)
+    if behaviour is Behaviour.DIVERGENCE:
+        diverging_examples = f"{regimes[Regime.DIVERGENCE]} of {sum(regimes.values())} examples"
+        about_limits = f"It is not path independent: {diverging_examples} diverge from their usual start."
+    else:
+        about_limits = _limit_sentence(behaviour, independent, worst, outcome, input_ignored, other_cause)
     sentences = [_behaviour_sentence(behaviour, regimes), about_limits, about_steps]
-    remedies = _remedies(behaviour, independent, more, early=early and not meaningless, unsettled=unsettled)
-    if excuse and independent is None and not meaningless:
+    larger_budget = may_still_converge and not input_ignored
+    remedies = _remedies(behaviour, independent, more, larger_budget=larger_budget, answers_cycle=answers_cycle)
+    if other_cause and independent is None and not input_ignored:
         remedies.append("Diagnose it with a deterministic step." if random else "Diagnose it in a higher precision.")
     return DiagnosisVerdict(behaviour, independent, more, enough, sentences, remedies)
 
@@ -103,15 +114,15 @@ def drop_false_collapse(
     return counts | ({Regime.FIXED_POINT: fixed} if fixed else {})
 
 
-def _outcome(row: AlignmentRow, usually_diverging: float) -> Reached:
+def _outcome(row: AlignmentRow, usually_diverging: float) -> RestartOutcome:
     # An example that diverges from its usual start cannot be restarted, nor can it be the source of a swapped start.
-    if row.diverged > (SOME + 2 * usually_diverging) * row.solves:
-        return Reached.NO_LIMIT
+    if row.diverged > (MINORITY + 2 * usually_diverging) * row.solves:
+        return RestartOutcome.NO_LIMIT
     if not row.same_answer >= SAME:
-        return Reached.OTHER_LIMIT
+        return RestartOutcome.OTHER_LIMIT
     centred = row.centred >= CENTRED or math.isnan(row.centred)  # NaN if all inputs are equal
     close = row.cosine >= PATH_INDEPENDENT and centred and row.distance <= DISTANCE
-    return Reached.SAME_LIMIT if close else Reached.SAME_ANSWER
+    return RestartOutcome.SAME_LIMIT if close else RestartOutcome.SAME_ANSWER
 
 
 def _lowest(row: AlignmentRow) -> float:
@@ -130,62 +141,62 @@ def _start_matters(rows: Sequence[AlignmentRow]) -> bool:
 
 def _behaviour(regimes: Mapping[Regime, int], sensitivity: float | None, *, start_matters: bool) -> Behaviour:
     total = sum(regimes.values())
-    if regimes.get(Regime.DIVERGENCE, 0) > SOME * total:
+    if regimes.get(Regime.DIVERGENCE, 0) > MINORITY * total:
         return Behaviour.DIVERGENCE
     settled = regimes.get(Regime.FIXED_POINT, 0) + regimes.get(Regime.CYCLE, 0)
-    # The input may explain little because the start explains much, which is path dependence and no collapse.
+    # The input may explain little because the start explains much, which is path dependence, not collapse.
     nothing_matters = sensitivity is not None and sensitivity < INFLUENCE and not start_matters
-    if regimes.get(Regime.COLLAPSE, 0) > MOST * total or (settled > MOST * total and nothing_matters):
+    if regimes.get(Regime.COLLAPSE, 0) > MAJORITY * total or (settled > MAJORITY * total and nothing_matters):
         return Behaviour.COLLAPSE
     most = max(regimes, key=lambda regime: regimes[regime])
-    if most is Regime.CYCLE or (most is Regime.FIXED_POINT and regimes[most] >= MOST * total):
+    if most is Regime.CYCLE or (most is Regime.FIXED_POINT and regimes[most] >= MAJORITY * total):
         return Behaviour[most.name]
-    if settled >= MOST * total:  # some fixed points and some cycles
+    if settled >= MAJORITY * total:  # some fixed points and some cycles
         return Behaviour.CYCLE
     return Behaviour.NOT_SETTLED if most is Regime.FIXED_POINT else Behaviour[most.name]
 
 
 def _behaviour_sentence(behaviour: Behaviour, regimes: Mapping[Regime, int]) -> str:
     total = sum(regimes.values())
-    named = [regime for regime, n in regimes.items() if n > SOME * total or regime is Regime.DIVERGENCE]
-    parts = ", ".join(f"{regimes[regime]} {regime.name.lower().replace('_', ' ')}" for regime in named)
+    named = [regime for regime, n in regimes.items() if n > MINORITY * total or regime is Regime.DIVERGENCE]
+    parts = [f"{regimes[regime]} {regime.name.lower().replace('_', ' ')}" for regime in named]
+    if rest := total - sum(regimes[regime] for regime in named):
+        parts.append(f"{rest} other")
     verb = f"has {behaviour}" if behaviour is Behaviour.NOT_SETTLED else behaviour
-    return f"The model {verb} ({parts} of {total} examples)."
+    return f"The model {verb} (of {total} examples: {', '.join(parts)})."
 
 
 def _limit_sentence(
     behaviour: Behaviour,
     independent: bool | None,
     worst: AlignmentRow,
-    outcome: Reached,
-    *,
-    meaningless: bool,
-    excuse: str,
+    outcome: RestartOutcome,
+    input_ignored: bool,
+    other_cause: str,
 ) -> str:
     """A sentence about path independence that quotes the worst kind of restart."""
-    if behaviour is Behaviour.DIVERGENCE:
-        share = f"{worst.diverged} of {worst.solves} restarts from {worst.start} cannot be compared"
-        return f"It is not path independent: it diverges from its usual start ({share})."
-    if outcome is Reached.NO_LIMIT:
+    if outcome is RestartOutcome.NO_LIMIT:
         return f"It is path dependent: {worst.diverged} of {worst.solves} restarts from {worst.start} diverge."
     centred = "" if math.isnan(worst.centred) else f"centred {worst.centred:.3f}, "
     score = (
         f"from {worst.start}: AA {worst.cosine:.3f} ({worst.low:.3f} to {worst.high:.3f}), "
         f"{centred}distance {worst.distance:.2g}, same answer {worst.same_answer:.0%}"
     )
-    unsettled = behaviour is Behaviour.NOT_SETTLED
-    if meaningless:
+    not_settled = behaviour is Behaviour.NOT_SETTLED
+    if input_ignored:
         return f"Its limit hardly depends on the input, so the AA score is not meaningful ({score})."
     if independent:
-        verb = "approaches" if unsettled else "reaches"
+        verb = "approaches" if not_settled else "reaches"
         return f"It is path independent: it {verb} the same limit from every start (worst {score})."
-    if independent is None and excuse:
-        return f"Path independence cannot be determined: {excuse} alone may explain the distances (worst {score})."
+    if independent is None and other_cause:
+        return f"Path independence cannot be determined: {other_cause} alone may explain the distances (worst {score})."
     if independent is None:
-        what = "the model settles" if unsettled else "restarts settle"
-        so_far = "; so far, the state depends on the start and the answer does not" * (outcome is Reached.SAME_ANSWER)
+        what = "the model settles" if not_settled else "restarts settle"
+        so_far = "; so far, the state depends on the start and the answer does not" * (
+            outcome is RestartOutcome.SAME_ANSWER
+        )
         return f"Path independence cannot be determined before {what}{so_far} (worst {score})."
-    if outcome is Reached.SAME_ANSWER:
+    if outcome is RestartOutcome.SAME_ANSWER:
         return f"It is path dependent: the state depends on the start, but the answer does not (worst {score})."
     return f"It is path dependent: restarts reach other limits (worst {score})."
 
@@ -194,26 +205,26 @@ def _more_steps(
     behaviour: Behaviour, independent: bool | None, enough: int | None, curve: AnswerCurve
 ) -> tuple[str, str]:
     """Whether more steps help, as a short verdict and as a sentence."""
-    last, changing = curve.steps[-1], curve.along_cycles > 1 - SAME
-    share, fall = f"{curve.along_cycles:.0%} of the examples", ""
+    last, answers_cycle = curve.steps[-1], curve.along_cycles > 1 - SAME
+    share, score_drop = f"{curve.along_cycles:.0%} of the examples", ""
     if curve.best is not None and curve.score:
         best = curve.score[curve.steps.index(curve.best)]
-        fall = f"the score is best, {best:.4g}, after {curve.best} steps and {curve.score[-1]:.4g} after {last}"
-    if changing and behaviour in FINAL:
-        why = f"it keeps changing for {share}, so more steps will not help{'; ' * bool(fall)}{fall}"
+        score_drop = f"the score is best, {best:.4g}, after {curve.best} steps and {curve.score[-1]:.4g} after {last}"
+    if answers_cycle and behaviour in FINAL:
+        why = f"the answer keeps changing for {share}, so more steps will not help{'; ' * bool(score_drop)}{score_drop}"
         return "will not help", f"The answer depends on the step at which the solve stops: {why}."
-    if fall:
-        return "hurt", f"More steps hurt: {fall}."
-    early = enough is not None and enough <= last / 2
-    if behaviour not in MOVING and (early or behaviour in (Behaviour.DIVERGENCE, Behaviour.COLLAPSE)):
+    if score_drop:
+        return "hurt", f"More steps hurt: {score_drop}."
+    answered_early = enough is not None and enough <= last / 2
+    if behaviour not in MOVING and (answered_early or behaviour in (Behaviour.DIVERGENCE, Behaviour.COLLAPSE)):
         why = f"the model {behaviour}" if enough is None else f"answers do not change after step {enough}"
         return "will not help", f"More steps will not help: {why}."
-    but = f"; for {share} it depends on the step at which the solve stops" if changing else ""
+    cycle_remark = f"; for {share} it depends on the step at which the solve stops" if answers_cycle else ""
     if independent and enough is None:
         why = "more steps will help, because every start leads to the same limit"
-        return "will help", f"Answers still change at step {last}: {why}{but}."
+        return "will help", f"Answers still change at step {last}: {why}{cycle_remark}."
     if enough is None:
-        why = f"answers still change at step {last}{but}"
+        why = f"answers still change at step {last}{cycle_remark}"
     elif behaviour in MOVING:
         why = f"answers have not changed since step {enough}, but the state still changes"
     else:
@@ -221,13 +232,15 @@ def _more_steps(
     return "may help", f"More steps may help: {why}."
 
 
-def _remedies(behaviour: Behaviour, independent: bool | None, more: str, *, early: bool, unsettled: bool) -> list[str]:
+def _remedies(
+    behaviour: Behaviour, independent: bool | None, more: str, *, larger_budget: bool, answers_cycle: bool
+) -> list[str]:
     remedies = []
     if behaviour is Behaviour.DIVERGENCE:
         remedies.append("Add a norm to the cell (channel norm or weight norm), or train with Jacobian regularisation.")
     if behaviour is Behaviour.COLLAPSE:
         remedies.append("Inject the input at every step, and check that it has the same scale as the state.")
-    if unsettled or behaviour in (Behaviour.DRIFT, Behaviour.QUASI_PERIODIC):
+    if answers_cycle or behaviour in (Behaviour.DRIFT, Behaviour.QUASI_PERIODIC):
         remedies.append("Train at random depths (Uniform) and with a norm in the cell.")
     if independent is False and behaviour is not Behaviour.DIVERGENCE:
         remedies.append(
@@ -235,6 +248,6 @@ def _remedies(behaviour: Behaviour, independent: bool | None, more: str, *, earl
         )
     if more == "hurt":
         remedies.append("Stop at the step with the best score, which is usually near the training depth.")
-    if behaviour is Behaviour.NOT_SETTLED or (early and independent is None):
+    if behaviour is Behaviour.NOT_SETTLED or (larger_budget and independent is None):
         remedies.append("Diagnose it with a larger budget first.")
     return remedies
