@@ -3,8 +3,13 @@
 import signal
 import threading
 import time
+<<<<<<< HEAD
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+=======
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+>>>>>>> trim3
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -194,18 +199,25 @@ class _Cost:
 def stop_requested() -> Iterator[threading.Event]:
     """Set the event on Ctrl-C or SIGTERM instead of interrupting a step; a second Ctrl-C interrupts."""
     stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield stop
-        return
 
     def request(number: int, _: Any) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handling_signals({signal.SIGINT: request, signal.SIGTERM: request}):
         yield stop
+
+
+@contextmanager
+def handling_signals(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """Handle signals by these handlers inside the block; outside the main thread, which alone may, do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

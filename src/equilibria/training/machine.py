@@ -57,12 +57,10 @@ class Machine:
     @property
     def torch_device(self) -> torch.device:
         """The device itself; under torchrun each process of a machine gets its own GPU."""
-        if self.device != "auto" and torch.device(self.device).index is not None:
-            return torch.device(self.device)
         kind = self.device
         if kind == "auto":
             kind = next((name for name in DEVICES[1:] if _count(name)), "cpu")
-        if kind == "cpu":
+        if kind == "cpu" or torch.device(kind).index is not None:
             return torch.device(kind)
         return torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")) % max(1, _count(kind)))
 

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from equilibria.training._train import Interrupted, train
+from equilibria.training._train import Interrupted, handling_signals, train
 from equilibria.training.events import OnProgress, throttled
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Busy
@@ -76,7 +75,7 @@ class Worker:
     def __init__(self, do: Callable[..., Any]) -> None:
         self.pipe, theirs = SPAWN.Pipe()
         self.process: BaseProcess = SPAWN.Process(target=_work, args=(theirs, do), daemon=True)
-        with _ignoring_interrupts():  # which the child inherits, until it can handle them
+        with handling_signals({signal.SIGINT: signal.SIG_IGN}):  # which the child inherits, until it can handle them
             self.process.start()
         theirs.close()
         self.job: int | None = None
@@ -143,18 +142,6 @@ def _cause_of_death(code: int | None) -> str:
         f"its process exited ({code}); standard error may say why. A script that starts a sweep must do so under: "
         "if __name__ == '__main__'"
     )
-
-
-@contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _exit_with(parent: int) -> None:

@@ -57,7 +57,8 @@ class Maze(View):
 
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         on = prediction.softmax(1)[:, 1:]  # (rows, 1, h, w)
-        wrong = self._wrong(prediction, instance)[:, None].float()
+        wrong = (prediction.argmax(1) != instance.batch.y) & is_open(instance.batch.x) & instance.judged
+        wrong = wrong[:, None].float()
         on, wrong = (crop[:, :, 1:-1, 1:-1] for crop in (on, wrong))  # inside the border, a place is 2 x 2 pixels
         return with_error_bit(avg_pool2d(on, 2).flatten(1), max_pool2d(wrong, 2).flatten(1))
 
@@ -67,10 +68,6 @@ class Maze(View):
         marked = (prediction.argmax(1) == 1) & open_
         share = (marked & y).flatten(1).sum(1) / (marked | y).flatten(1).sum(1).clamp(min=1)
         return share if instance.judged else torch.full_like(share, torch.nan)
-
-    def _wrong(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
-        wrong = (prediction.argmax(1) != instance.batch.y) & is_open(instance.batch.x)
-        return wrong if instance.judged else torch.zeros_like(wrong)
 
 
 class ShortestPaths(NamedTuple):
