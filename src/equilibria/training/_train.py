@@ -3,13 +3,8 @@
 import signal
 import threading
 import time
-<<<<<<< HEAD
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
-=======
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
->>>>>>> trim3
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
