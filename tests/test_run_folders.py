@@ -48,7 +48,7 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
 def test_a_folder_of_another_recipe_is_refused_and_left_alone(tmp_path):
     interrupted(tmp_path / "run", 20)
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    with pytest.raises(AnotherRun, match=rf"holds run {RECIPE.id}.*seed: 0 there, 1 here.*choose another folder"):
+    with pytest.raises(AnotherRun, match=rf"contains run {RECIPE.id}.*seed: 0 there, 1 here.*choose another folder"):
         train(replace(RECIPE, seed=1), tmp_path / "run")
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 

@@ -39,7 +39,7 @@ class InterventionsByDifficulty(Figure):
     setup = (
         "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth, and about the "
-        "same with a norm at each position and longer trainings, which also take 512 plain steps."
+        "same with a norm at each position and longer training, which also take 512 plain steps."
     )
 
     def plan(self, scale: Scale) -> Plan:

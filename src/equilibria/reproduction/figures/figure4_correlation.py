@@ -72,7 +72,7 @@ class Correlation(Figure):
             ),
             accuracy_rises(
                 "strings_all",
-                "on prefix sums the correlation is strong over nets of all three ways together",
+                "on prefix sums the correlation is strong over the nets of all three training methods together",
                 strings,
             ),
             accuracy_rises(
