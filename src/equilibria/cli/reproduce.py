@@ -37,11 +37,11 @@ LINES = 20  # lines about measurements that are written without a terminal, appr
 class Reproduce:
     """Reproduce figures and tables of the paper: train missing nets, measure, draw, and judge the paper's claims.
 
-    `equilibria reproduce correlation stress_test` updates two figures in results/laptop, and
+    For example, `equilibria reproduce correlation stress_test` updates two figures in results/laptop, and
     results/laptop/report.html. Finished work is not repeated, so the same command resumes an interrupted run.
     """
 
-    figures: tyro.conf.Positional[tuple[str, ...]] = ()
+    figures: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[FIGURE ...]")] = ()
     """Names of figures and tables, which `--list` shows, or their places in the paper, such as figure2 or table1."""
     all: Flag = False
     """Reproduce every figure and table."""

@@ -30,11 +30,12 @@ INTERNAL = ("recipe", "began", "began_at", "ended")  # fields of an entry that -
 class Sweep:
     """Train many recipes: every combination of values in a grid.
 
-    `equilibria sweep prefix_sum/fast --grid optim.lr=1e-3,3e-4 net.weight_norm=true,false seed=0..2` trains twelve nets.
-    Finished runs are skipped, so the same command resumes after an interruption.
+    For example,
+    `equilibria sweep prefix_sum/fast --grid optim.lr=1e-3,3e-4 net.weight_norm=true,false seed=0..2`
+    trains twelve nets. Finished runs are skipped, so the same command resumes after an interruption.
     """
 
-    recipe: tyro.conf.Positional[str]
+    recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")]
     """Name of a recipe, a run folder, or a JSON file with a recipe or a list of recipes."""
     grid: tuple[str, ...] = ()
     """Axes: name=value,value or name=first..last."""

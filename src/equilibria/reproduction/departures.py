@@ -29,7 +29,7 @@ ALWAYS = (
     Departure(
         "mazes: weights are selected by",
         "accuracy on validation mazes",
-        "accuracy on 9x9 and 25x25 mazes for the nets settled, implicit and phantom; on 9x9 and 13x13 for all other nets",
+        "accuracy on 9x9 and 25x25 mazes for the nets settled, implicit and phantom; 9x9 and 13x13 for all other nets",
     ),
     Departure("mazes: number of nets trained for the net settled", "not given", "three seeds, the best one is used"),
     Departure(

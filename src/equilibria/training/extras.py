@@ -62,8 +62,8 @@ class Extra:
 class AlignmentPenalty(Extra):
     """weight x the mean dot product between the states reached from `starts` noisy starts (paper, Section 5.2).
 
-    It encourages path *dependence*, as a control. With `normalise` the states have unit length, so that scaling them does
-    not change the penalty; the paper uses the plain dot product.
+    It encourages path *dependence*, as a control. With `normalise` the states have unit length, so that scaling them
+    does not change the penalty; the paper uses the plain dot product.
     """
 
     weight: float = 1.0

@@ -84,7 +84,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Team:
-    """The processes that train one net together, seen from one of them. Only the leader, rank 0, reads and writes files."""
+    """The processes that train one net, seen from one of them. Only the leader, rank 0, reads and writes files."""
 
     rank: int = 0
     size: int = 1

@@ -116,8 +116,8 @@ class Run:
             other = [name for name in ("config.json", "summary.json") if (self.folder / name).exists()]
             if other or self._states():
                 raise AnotherRun(
-                    f"{self.folder} contains {' and '.join(other) or 'a state'} but no recipe.json, so it is not a run of "
-                    "this recipe; choose another folder"
+                    f"{self.folder} contains {' and '.join(other) or 'a state'} but no recipe.json, so it is not a run "
+                    "of this recipe; choose another folder"
                 )
             write_atomically(path, recipe.to_json().encode())
         elif (found := self.recipe).id != recipe.id:

@@ -31,7 +31,7 @@ class Zeros(Start):
     def prepare(self, model: EquilibriumModel) -> None:
         if _uses_input(model):
             raise ValueError(
-                "start zeros cannot be used with this net, because its initial state depends on the input; use start projected"
+                "start zeros cannot be used with a net whose initial state depends on the input; use start projected"
             )
 
 
@@ -56,9 +56,7 @@ class Mixed(Start):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require_share(
-            "share", self.share, "(0, 1]", "it is the probability of noise; to disable noise, use start zeros"
-        )
+        require_share("share", self.share, "(0, 1]", "it is the probability of noise; use start zeros for no noise")
         require_scale(self.scale)
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
@@ -75,7 +73,7 @@ class Projected(Start):
             model.init = encoded
         elif not _uses_input(model):
             raise ValueError(
-                "start projected cannot be used with this net, because its state and encoded input differ in shape; use start zeros"
+                "start projected needs a state and an encoded input of the same shape, which this net lacks; use start zeros"
             )
 
 
