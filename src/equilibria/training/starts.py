@@ -73,7 +73,7 @@ class Projected(Start):
             model.init = encoded
         elif not _uses_input(model):
             raise ValueError(
-                "start projected needs a state and an encoded input of the same shape, which this net lacks; use start zeros"
+                "start projected needs a net whose state and encoded input have the same shape; use start zeros"
             )
 
 

@@ -74,5 +74,6 @@ def _claim(rows: Sequence[Row], category: Category) -> Claim:
         what="the distance between limits, relative to the state, is {} over strings",
         paper=("the same state" if met else "depend on the start") if of_the_paper else "",
         source=Source.PAPER if of_the_paper else Source.OURS,
-        remark=f"After the same number of steps: {at_last}. The net predicts {row['partial_score']:.0%} of the bits correctly.",
+        remark=f"After the same number of steps: {at_last}. "
+        f"The net predicts {row['partial_score']:.0%} of the bits correctly.",
     )

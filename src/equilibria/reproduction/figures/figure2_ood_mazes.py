@@ -119,7 +119,7 @@ class MazesBySize(Figure):
                 statement = f"a weight-tied net with injection generalises to larger mazes: {label}"
                 found.append(judge(f"generalises_{category}", statement, solved, above=UPWARDS, what=what))
             else:
-                statement = f"a net without weight tying or without injection does not: {label}"
+                statement = f"a net without weight tying or without injection does not generalise: {label}"
                 found.append(judge(f"does_not_generalise_{category}", statement, solved, below=NOT, what=what))
         return found
 

@@ -32,8 +32,8 @@ class Correlation(Figure):
     places = (Place(Part.FIGURE, 4),)
     title = "Path-independent nets generalise to harder problems"
     setup = (
-        "Prefix sums: nets of two depths, with and without weight norm, at three rates, with three methods to solve and "
-        "differentiate; AA and the share of correct bits, averaged over 16 to 256 bits, after 512 Anderson steps. "
+        "Prefix sums: nets of two depths, with and without weight norm, at three rates, with three "
+        "methods to solve and differentiate; AA and the share of correct bits, averaged over 16 to 256 bits, after 512 Anderson steps. "
         "Mazes: nets of all categories at 13x13 and 25x25; shallow nets at their best number of steps."
     )
 
@@ -94,7 +94,7 @@ class Correlation(Figure):
             *(
                 judge(
                     f"implicit_gradients_improve_{name}",
-                    f"on prefix sums implicit gradients improve {words} compared with plain iteration and backpropagation",
+                    f"on prefix sums implicit gradients improve {words} over plain iteration and backpropagation",
                     difference(*paired(strings, Category.IMPLICIT, Category.UNROLL, name)),
                     above=0.0,
                     what=f"{number} changes by {{}}, on average over pairs of nets",

@@ -34,8 +34,8 @@ class StressTest(TableFigure):
     title = "An adversary that chooses the start breaks only path-dependent nets"
     setup = (
         "13x13 mazes and strings of 64 bits. Path-independent nets take 500 steps, path-dependent nets the number "
-        "with the best score. L-BFGS searches for a start whose limit has a small cosine with the usual limit. Its gradient "
-        f"goes through the first {THROUGH} steps, and the start that it finds is scored with all steps."
+        "with the best score. L-BFGS searches for a start whose limit has a small cosine with the usual limit. Its "
+        f"gradient goes through the first {THROUGH} steps, and the start that it finds is scored with all steps."
     )
 
     def plan(self, scale: Scale) -> Plan:
