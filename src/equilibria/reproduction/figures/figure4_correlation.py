@@ -33,7 +33,8 @@ class Correlation(Figure):
     title = "Path-independent nets generalise to harder problems"
     setup = (
         "Prefix sums: nets of two depths, with and without weight norm, at three rates, with three "
-        "methods to solve and differentiate; AA and the share of correct bits, averaged over 16 to 256 bits, after 512 Anderson steps. "
+        "methods to solve and differentiate; AA and the share of correct bits, averaged over 16 to 256 bits, after "
+        "512 Anderson steps. "
         "Mazes: nets of all categories at 13x13 and 25x25; shallow nets at their best number of steps."
     )
 
