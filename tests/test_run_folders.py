@@ -30,7 +30,7 @@ def test_a_state_of_another_recipe_is_not_resumed(tmp_path):
     folder = tmp_path / "run"
     interrupted(folder, 20)
     (folder / "recipe.json").unlink()
-    with pytest.raises(AnotherRun, match="holds a state but no recipe"):
+    with pytest.raises(AnotherRun, match="contains a state but no recipe"):
         train(replace(RECIPE, seed=3), folder)
     (folder / "recipe.json").write_text(replace(RECIPE, seed=3).to_json())
     notes = Notes()
@@ -41,7 +41,7 @@ def test_a_state_of_another_recipe_is_not_resumed(tmp_path):
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     equilibria.save(RECIPE.build(), tmp_path)
-    with pytest.raises(AnotherRun, match=r"holds config.json but no recipe.json"):
+    with pytest.raises(AnotherRun, match=r"contains config.json but no recipe.json"):
         train(RECIPE, tmp_path)
 
 
