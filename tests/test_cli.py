@@ -120,7 +120,7 @@ def test_a_recipe_from_a_file_and_from_a_run(tmp_path, run, capsys):
 
 def test_evaluate(run, capsys):
     assert main(["evaluate", str(run), "--check"]) == 0
-    assert "all numbers are as recorded" in capsys.readouterr().out
+    assert "all numbers agree" in capsys.readouterr().out
     assert main(["evaluate", str(run), "--at", "10", "4", "--examples", "9", "--json"]) == 0
     (result,) = json.loads(capsys.readouterr().out)
     (one,) = result["measurements"]
@@ -158,8 +158,8 @@ def test_list_runs(run, capsys):
     ("arguments", "words"),
     [
         (["train", "prefix_sm/fast"], "there is no recipe 'prefix_sm/fast'; did you mean prefix_sum/fast"),
-        (["train", "--seed", "1", "mazs/fast"], "name a recipe: equilibria train RECIPE"),
-        (["train"], "name a recipe: equilibria train RECIPE"),
+        (["train", "--seed", "1", "mazs/fast"], "pass a recipe: equilibria train RECIPE"),
+        (["train"], "pass a recipe: equilibria train RECIPE"),
         (["train", "prefix_sum/fast", "--solver"], "--solver takes the name of one kind, got nothing"),
         (["train", "no/such/file.json"], "no such file or run folder"),
         (["train", "prefix_sum/fast", "--net", "cnn"], "net cannot be 'cnn'"),
@@ -215,7 +215,7 @@ def test_quickstart_ends_with_a_table_a_score_and_a_picture(tmp_path, monkeypatc
     monkeypatch.setitem(RECIPES, "prefix_sum/quick", RECIPES["prefix_sum/quick"].override(_tiny()))
     assert main(["quickstart", "--out", str(tmp_path / "q")]) == 0
     shown = capsys.readouterr().out
-    assert "Whole strings right" in shown
+    assert "Correct strings" in shown
     assert "AA score at 512 bits" in shown
     assert (tmp_path / "q" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 

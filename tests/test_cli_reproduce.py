@@ -13,7 +13,7 @@ from equilibria.cli import main
         (["corelation"], "there is no figure 'corelation'; did you mean correlation or"),
         (["zzz"], "there is no figure 'zzz'; choose one of"),
         (["--all", "--scale", "laptp"], "there is no scale 'laptp'; did you mean laptop?"),
-        ([], "name one or more figures, or use --all; choose from trajectories"),
+        ([], "pass one or more figures, or --all; choose from trajectories"),
         (["correlation", "--all"], "--all selects every figure"),
         (["correlation", "--sample", "3"], "--sample requires --check"),
         (["correlation", "--workers", "-1"], "--workers must be >= 0"),

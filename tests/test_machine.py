@@ -63,7 +63,7 @@ def test_what_a_run_was_computed_on_is_recorded(tmp_path):
 
 
 def test_a_device_that_is_not_there_is_named(capsys):
-    with pytest.raises(ValueError, match=r"no device 'cuda:999' here; choose one of cpu"):
+    with pytest.raises(ValueError, match=r"device 'cuda:999' is not available; choose one of cpu"):
         Machine(device="cuda:999")
     with pytest.raises(ValueError, match="device cannot be 'gpu'; choose auto, cpu, cuda"):
         Machine(device="gpu")

@@ -111,4 +111,4 @@ def test_a_schedule_without_drops_has_none():
     found = departures(SCALES["laptop"])
     assert ("mazes: training, schedule", "steps", "cosine") in found
     assert ("mazes: training, drop", "0.1", "none") in found
-    assert "fresh ones for every update" in {one.here for one in found}
+    assert "new examples for every update" in {one.here for one in found}

@@ -30,7 +30,7 @@ def test_a_state_of_another_recipe_is_not_resumed(tmp_path):
     folder = tmp_path / "run"
     interrupted(folder, 20)
     (folder / "recipe.json").unlink()
-    with pytest.raises(AnotherRun, match="holds a state but no recipe"):
+    with pytest.raises(AnotherRun, match="contains a state but no recipe"):
         train(replace(RECIPE, seed=3), folder)
     (folder / "recipe.json").write_text(replace(RECIPE, seed=3).to_json())
     notes = Notes()
@@ -41,14 +41,14 @@ def test_a_state_of_another_recipe_is_not_resumed(tmp_path):
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     equilibria.save(RECIPE.build(), tmp_path)
-    with pytest.raises(AnotherRun, match=r"holds config.json but no recipe.json"):
+    with pytest.raises(AnotherRun, match=r"contains config.json but no recipe.json"):
         train(RECIPE, tmp_path)
 
 
 def test_a_folder_of_another_recipe_is_refused_and_left_alone(tmp_path):
     interrupted(tmp_path / "run", 20)
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    with pytest.raises(AnotherRun, match=rf"holds run {RECIPE.id}.*seed: 0 there, 1 here.*choose another folder"):
+    with pytest.raises(AnotherRun, match=rf"contains run {RECIPE.id}.*seed: 0 there, 1 here.*choose another folder"):
         train(replace(RECIPE, seed=1), tmp_path / "run")
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 

@@ -97,7 +97,7 @@ def test_a_worker_that_is_killed_takes_only_its_run(tmp_path):
     entries = sweep(recipes, tmp_path, workers=2)
     killer.join()
     assert [entry.state for entry in entries] == ["failed", "finished", "finished"]
-    assert "killed, most often because memory ran out" in entries[0].reason
+    assert "killed, usually because it ran out of memory" in entries[0].reason
     assert sweep(recipes, tmp_path, workers=1, retry=True)[0].state == "finished"
 
 
@@ -181,7 +181,7 @@ def test_a_run_that_is_trained_elsewhere_is_no_failure(tmp_path):
         (["--grid", "seed=0", "--grid", "optim.lr=1"], "--grid is given twice"),
         (["--grid", "lr=1"], "did you mean optim.lr"),
         (["--gpus", "1"], "add --on ray"),
-        (["--on", "ray", "--workers", "2"], "--workers is for the local pool"),
+        (["--on", "ray", "--workers", "2"], "--workers applies only to the local pool"),
     ],
 )
 def test_flags_that_would_be_ignored_are_refused(words, message, capsys, tmp_path):

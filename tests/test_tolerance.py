@@ -164,5 +164,5 @@ def test_a_column_without_a_declared_kind_is_reported():
 
 
 def test_rows_that_are_missing():
-    assert differences(FIELDS, [ROW], []) == ["0 rows were measured, and 1 are recorded"]
+    assert differences(FIELDS, [ROW], []) == ["0 rows were measured, but 1 are recorded"]
     assert "score is no longer measured" in differences(FIELDS, [{"score": 1.0}], [{}])[0]

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if arguments.count("--grid") > 1:
-            raise ValueError("--grid is given twice; name all axes after one --grid")
+            raise ValueError("--grid is given twice; list all axes after one --grid")
         train, arguments = with_recipe(arguments)
         command = tyro.cli(
             Annotated[Quickstart, tyro.conf.subcommand("quickstart")]

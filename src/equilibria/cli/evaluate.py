@@ -19,8 +19,8 @@ from equilibria.training.runs import compare_measurements
 class Evaluate(MeasuringFlags):
     """Measure trained nets: score, alignment, residual and steps by difficulty.
 
-    Evaluations of a net always use the same instances, so `--check` can compare with the numbers in the run's summary;
-    it fails (exit code 1) if they differ.
+    Evaluations of a net always use the same instances, so `--check` can compare the results with the numbers in the
+    run's summary. The exit code is 1 if they differ.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -28,15 +28,15 @@ class Evaluate(MeasuringFlags):
     at: tuple[tuple[float, int], ...] = ()
     """Pairs of a difficulty and a number of steps. Defaults to those of the recipe."""
     examples: int = 0
-    """Instances of each difficulty; 0: as in the recipe."""
+    """Instances of each difficulty. 0 uses the number in the recipe."""
     check: Flag = False
-    """Compare with the recorded numbers; not with --at or --examples."""
+    """Compare with the recorded numbers. Cannot be combined with --at or --examples."""
 
     def run(self) -> int:
         if self.check and (self.at or self.examples):
-            raise ValueError("--check measures what the run recorded; remove --at and --examples")
+            raise ValueError("--check repeats the recorded measurements; remove --at and --examples")
         if not self.runs:
-            raise ValueError("name at least one run folder; `equilibria list runs` shows them")
+            raise ValueError("pass at least one run folder; `equilibria list runs` shows them")
         use_threads(self.threads)
         console, results, failed = Console(stderr=self.json), [], False
         for folder in self.runs:
@@ -54,7 +54,7 @@ class Evaluate(MeasuringFlags):
             for sentence in wrong:
                 console.print(f"[red]{sentence}[/red]", soft_wrap=True)
         if self.check and not failed:
-            console.print("all numbers are as recorded")
+            console.print("all numbers agree")
         if self.json:
             print(json.dumps(results))
         return int(failed)

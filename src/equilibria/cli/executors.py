@@ -16,7 +16,7 @@ class ExecutorFlags:
     """Where to train: in processes on this machine, or on a Ray cluster."""
 
     workers: int = 0
-    """Worker processes, one thread each; 0: one per core."""
+    """Number of worker processes, each with one thread. 0 means one per core."""
     on: Literal["pool", "ray"] = "pool"
     """Train in a pool of processes on this machine, or on a Ray cluster."""
     address: str | None = None
@@ -38,9 +38,9 @@ class ExecutorFlags:
         at_once = self.at_once
         if self.on == "ray":
             if self.workers:
-                raise ValueError("--workers is for the local pool; on Ray, set --cpus per run")
+                raise ValueError("--workers applies only to the local pool; on Ray, set --cpus per run")
             where = {"address": self.address, "cpus": self.cpus, "gpus": self.gpus}
             return partial(run_on_ray, **where, stop=stop, options=options)
         if self.address or self.cpus != 1 or self.gpus:
-            raise ValueError("--address, --cpus and --gpus are for a Ray cluster; add --on ray")
+            raise ValueError("--address, --cpus and --gpus apply only to a Ray cluster; add --on ray")
         return partial(run_in_pool, workers=at_once, stop=stop, options=options)

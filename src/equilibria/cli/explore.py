@@ -14,7 +14,7 @@ from equilibria.cli.options import Flag, SolverName
 class Explore:
     """Open a page in the browser that shows two nets side by side, on an input that you can edit.
 
-    The nets are searched in the given folders and their subfolders.
+    Nets are found in the given folders and their subfolders.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()

@@ -23,7 +23,7 @@ from equilibria.tasks import Batch, Task
 from equilibria.training import Evaluation, Run
 from equilibria.training.measurement import SEED, device_of
 
-NAMES = {  # of the fields of an Agreement
+NAMES = {  # display names of the fields of an Agreement
     "cosine": "AA",
     "centred": "AA, centred",
     "gaussian": "Gaussian kernel",

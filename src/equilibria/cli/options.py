@@ -30,21 +30,21 @@ class MeasuringFlags:
 
 
 def use_threads(threads: int) -> None:
-    """Set the number of torch threads; 0 leaves it unchanged."""
+    """Set the number of PyTorch threads. 0 leaves it unchanged."""
     most = 8 * (os.cpu_count() or 1)
     if not 0 <= threads <= most:
-        raise ValueError(f"--threads must be from 0 to {most}, got {threads}; 0: chosen by torch")
+        raise ValueError(f"--threads must be from 0 to {most}, got {threads}; 0 keeps PyTorch's default")
     if threads:
         torch.set_num_threads(threads)
 
 
 def as_points(at: Iterable[tuple[float, int]]) -> list[tuple[Any, int]]:
-    """Pairs of a difficulty and a number of steps, with whole difficulties as `int`, which tasks count in."""
+    """Pairs of a difficulty and a number of steps. Whole difficulties become `int`, the type that tasks use."""
     return [(int(difficulty) if difficulty.is_integer() else difficulty, steps) for difficulty, steps in at]
 
 
 def choose_point(evaluation: Evaluation, difficulty: float | None, steps: int) -> tuple[Any, int]:
-    """The difficulty, or the first that the recipe evaluates, or None; and the steps, or those of the recipe, or 0."""
+    """Fill in a missing difficulty and missing steps from the recipe's evaluation; None and 0 if it has none."""
     known = dict(evaluation.at)
     for at, most, *_ in evaluation.finally_at:
         known.setdefault(at, most)

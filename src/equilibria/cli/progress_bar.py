@@ -1,4 +1,4 @@
-"""Show a training in a terminal."""
+"""Show the progress of a training run in a terminal."""
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -8,7 +8,7 @@ from equilibria.training import Began, Ended, Evaluated, Event, Measurement, Rec
 
 
 class TrainingBar:
-    """Shows the events of one training as a progress bar; without a terminal, as plain lines."""
+    """Shows the progress of one training run as a progress bar, or as plain lines without a terminal."""
 
     def __init__(self, console: Console, recipe: Recipe) -> None:
         self._console, self._recipe = console, recipe

@@ -18,9 +18,9 @@ EXAMPLES = 50
 
 @dataclass(frozen=True)
 class Quickstart:
-    """Train a net that adds bits, then give it longer strings and more steps than in training.
+    """Train a net that adds bits, then test it on longer strings and with more steps than in training.
 
-    Takes a few minutes on a laptop. Writes the run and a picture to a folder.
+    Takes a few minutes on a laptop. Writes the run and a plot to a folder.
     """
 
     out: Path = Path("runs/quickstart")
@@ -33,7 +33,7 @@ class Quickstart:
         console = Console()
         console.print(
             "The task: the running parity of a string of bits. Training uses strings of 32 bits and up to 24 steps. "
-            "Afterwards the net gets strings of up to 512 bits and up to 512 steps.\n"
+            "The net is then tested on strings of up to 512 bits, with up to 512 steps.\n"
         )
         run = train(recipe, self.out, on_progress=TrainingBar(console, recipe))
         model = run.model()
@@ -42,13 +42,11 @@ class Quickstart:
         self._show(run, grid, console)
         picture = self.out / "accuracy.png"
         draw(grid, picture)
-        console.print(
-            f"\nPicture: {picture}    Run: {self.out}    Next: equilibria evaluate {self.out}", soft_wrap=True
-        )
+        console.print(f"\nPlot: {picture}    Run: {self.out}    Next: equilibria evaluate {self.out}", soft_wrap=True)
         return 0
 
     def _show(self, run: Run, grid: dict[int, list[float]], console: Console) -> None:
-        console.print(f"\nWhole strings right, of {EXAMPLES} (rows: bits; columns: steps)")
+        console.print(f"\nCorrect strings (of {EXAMPLES}); rows: bits, columns: steps")
         table = Table(box=None)
         table.add_column("bits", justify="right")
         for steps in STEPS:
@@ -60,7 +58,7 @@ class Quickstart:
         if longest and longest["alignment"] is not None:
             console.print(
                 f"AA score at {LENGTHS[-1]} bits: [bold]{longest['alignment']:.4f}[/bold]. 1 means that the net "
-                "settles on the same state from every start: it is path independent, and more steps do not hurt."
+                "reaches the same state from every start: it is path independent, and more steps do not hurt."
             )
 
 
@@ -76,7 +74,7 @@ def draw(grid: dict[int, list[float]], path: Path) -> None:
     for colour, (length, scores) in zip(colours, grid.items(), strict=True):
         axes.plot(STEPS, [100 * score for score in scores], marker="o", color=colour, label=f"{length} bits")
     axes.axvspan(3, 24, color="0.9", label="steps in training")
-    axes.set(xscale="log", xlabel="steps", ylabel="whole strings right (%)", ylim=(-3, 103))
+    axes.set(xscale="log", xlabel="steps", ylabel="correct strings (%)", ylim=(-3, 103))
     axes.set_xscale("log", base=2)
     axes.legend(fontsize="small")
     figure.savefig(path, dpi=150)

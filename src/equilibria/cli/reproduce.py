@@ -37,16 +37,16 @@ LINES = 20  # lines about measurements that are written without a terminal, appr
 class Reproduce:
     """Reproduce figures and tables of the paper: train missing nets, measure, draw, and judge the paper's claims.
 
-    `equilibria reproduce correlation stress_test` updates two figures in results/laptop, and
+    For example, `equilibria reproduce correlation stress_test` updates two figures in results/laptop, and
     results/laptop/report.html. Finished work is not repeated, so the same command resumes an interrupted run.
     """
 
-    figures: tyro.conf.Positional[tuple[str, ...]] = ()
+    figures: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[FIGURE ...]")] = ()
     """Names of figures and tables, which `--list` shows, or their places in the paper, such as figure2 or table1."""
     all: Flag = False
     """Reproduce every figure and table."""
     scale: str = "laptop"
-    """smoke (seconds, for tests), laptop, or paper (the paper's own settings)."""
+    """smoke (takes seconds, for tests), laptop, or paper (the settings of the paper)."""
     out: Path = Path("results")
     """Results folder; each scale has a subfolder."""
     where: Annotated[ExecutorFlags, tyro.conf.arg(name="")] = ExecutorFlags()
@@ -83,7 +83,7 @@ class Reproduce:
         if self.all and self.figures:
             raise ValueError("--all selects every figure; remove the names or --all")
         if not self.all and not self.figures:
-            raise ValueError(f"name one or more figures, or use --all; choose from {', '.join(FIGURES)}")
+            raise ValueError(f"pass one or more figures, or --all; choose from {', '.join(FIGURES)}")
         figures, console = find_figures(self.figures or FIGURES), Console(stderr=self.json)
         with stop_requested() as stop, closing(_Display(console, self.where.at_once)) as display:
             command = self._check if self.check else self._reproduce
@@ -118,7 +118,7 @@ class Reproduce:
         if report:
             console.print(f"report: {report}", soft_wrap=True)
         if stop.is_set():
-            console.print("stopped; finished work is saved, and the same command resumes")
+            console.print("stopped; finished work is saved; run the same command to resume")
             return 130
         return int(bool(outcome.failed))
 

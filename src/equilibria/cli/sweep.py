@@ -30,11 +30,12 @@ INTERNAL = ("recipe", "began", "began_at", "ended")  # fields of an entry that -
 class Sweep:
     """Train many recipes: every combination of values in a grid.
 
-    `equilibria sweep prefix_sum/fast --grid optim.lr=1e-3,3e-4 net.weight_norm=true,false seed=0..2` trains twelve.
-    Finished runs are skipped, so the same command resumes after an interruption.
+    For example,
+    `equilibria sweep prefix_sum/fast --grid optim.lr=1e-3,3e-4 net.weight_norm=true,false seed=0..2`
+    trains twelve nets. Finished runs are skipped, so the same command resumes after an interruption.
     """
 
-    recipe: tyro.conf.Positional[str]
+    recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")]
     """Name of a recipe, a run folder, or a JSON file with a recipe or a list of recipes."""
     grid: tuple[str, ...] = ()
     """Axes: name=value,value or name=first..last."""
@@ -43,7 +44,7 @@ class Sweep:
     executor: Annotated[ExecutorFlags, tyro.conf.arg(name="")] = ExecutorFlags()
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     track: tuple[TrackerName, ...] = ()
-    """Where to send the metrics, besides metrics.jsonl."""
+    """Where to send the metrics in addition to metrics.jsonl."""
     retry: Flag = False
     """Also train runs that failed before."""
     json: Flag = False
@@ -77,7 +78,7 @@ class Sweep:
         if failed:
             console.print(f"{len(failed)} of {len(entries)} failed; add --retry to train them again")
         if stopped:
-            console.print("stopped, and running trainings are saved; run the same command to resume")
+            console.print("stopped; the state of every running net is saved; run the same command to resume")
             return 130
         if others:
             console.print(f"{len(others)} of {len(entries)} did not finish; run the same command to resume")
@@ -85,7 +86,7 @@ class Sweep:
 
 
 def progress_table(entries: list[Entry], axes: list[str]) -> Table:
-    """Show all runs of a sweep; of more than 40, only those that run or failed."""
+    """Show all runs of a sweep. With more than 40, show only running and failed ones."""
     counts = Counter(entry.state for entry in entries)
     table = Table(box=None, title=", ".join(f"{n} {state}" for state, n in counts.items()), title_justify="left")
     for heading in ("id", *axes, "state", "step", "loss", "score", "AA", "left"):
@@ -108,7 +109,7 @@ def progress_table(entries: list[Entry], axes: list[str]) -> Table:
 
 
 def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
-    """Parse the axes of a grid; each may be named once."""
+    """Parse the axes of a grid. Each axis may appear once."""
     axes: dict[str, list[Any]] = {}
     for name, values in map(parse_axis, words):
         if name in axes:

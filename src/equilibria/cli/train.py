@@ -25,23 +25,23 @@ class Train:
     """Train a net from a recipe, or resume an interrupted run.
 
     RECIPE is the name of a recipe (see `equilibria list recipes`), a JSON file, or the folder of a run. Flags change
-    its fields: `equilibria train prefix_sum/fast --seed 1 --optim.lr 3e-4`. Name a kind to replace a part:
+    its fields: `equilibria train prefix_sum/fast --seed 1 --optim.lr 3e-4`. Pass a kind to replace a part:
     `--solver anderson --solver.memory 3`, `--extras progressive`, `--pretraining.steps 500`.
-    To see all fields, name the recipe and its parts before --help:
+    To see all fields, pass the recipe and its parts before --help:
     `equilibria train mazes/fast --net deep_thinking --help`.
     """
 
-    recipe: tyro.conf.Positional[str] = "prefix_sum/fast"
+    recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")] = "prefix_sum/fast"
     """Name, JSON file or run folder."""
     out: Path | None = None
     """Folder of the run. Defaults to runs/<id of the recipe>."""
     threads: int = 0
-    """Number of torch threads; 0: chosen by torch. Results are bit-identical only for the same number."""
+    """Number of PyTorch threads. 0 keeps PyTorch's default. Results are bit-identical only for the same number."""
     save_every: float = 30.0
-    """Seconds between saved states."""
+    """Seconds between saved states of the training."""
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     track: tuple[TrackerName, ...] = ()
-    """Where to send the metrics, besides metrics.jsonl."""
+    """Where to send the metrics in addition to metrics.jsonl."""
     json: Flag = False
     """Print only the run's summary, as JSON, on standard output."""
     change: Annotated[Recipe, tyro.conf.arg(name="")] = field(default_factory=Recipe)
@@ -97,7 +97,7 @@ def with_recipe(arguments: list[str]) -> tuple[Train, list[str]]:
     if words is None:
         if {"-h", "--help"} & set(arguments):
             return Train(), arguments
-        raise ValueError(f"name a recipe: equilibria train RECIPE ...; RECIPE is {', '.join(RECIPES)}, or a path")
+        raise ValueError(f"pass a recipe: equilibria train RECIPE ...; RECIPE is {', '.join(RECIPES)}, or a path")
     recipe, out = find_recipe(words[0])
     recipe, rest = replace_parts(recipe, words)
     return Train(recipe=words[0], out=out, change=recipe), ["train", *rest]

@@ -1,4 +1,4 @@
-"""The settings in which a scale differs from the paper, found by comparing recipes."""
+"""Settings that differ from the paper, found by comparing recipes."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple, get_origin, get_type_hints
@@ -24,12 +24,12 @@ class Departure(NamedTuple):
     here: str
 
 
-# Differences at every scale, which no recipe shows.
+# Differences at every scale that recipes do not show.
 ALWAYS = (
     Departure(
         "mazes: weights are selected by",
         "accuracy on validation mazes",
-        "accuracy on 9x9 and 25x25 mazes for the nets settled, implicit and phantom; on 9x9 and 13x13 for the others",
+        "accuracy on 9x9 and 25x25 mazes for the nets settled, implicit and phantom; 9x9 and 13x13 for all other nets",
     ),
     Departure("mazes: number of nets trained for the net settled", "not given", "three seeds, the best one is used"),
     Departure(
@@ -72,7 +72,7 @@ def _differences(about: str, paper: dict[str, Any], here: dict[str, Any]) -> Ite
 
 
 def _described(settings: Scale | Trial) -> dict[str, Any]:
-    """The fields that are annotated with words, by these words."""
+    """The annotated fields, by their descriptions."""
     hints = get_type_hints(type(settings), include_extras=True)
     words = {name: kind.__metadata__[0] for name, kind in hints.items() if get_origin(kind) is Annotated}
     return {text: getattr(settings, name) for name, text in words.items()}
@@ -86,7 +86,7 @@ def _flat(recipe: Recipe) -> dict[str, Any]:
         **{f"net, {name}": value for name, value in data["net"].items()},
         **{f"training, {name}": value for name, value in data["optim"].items() if name not in skipped},
         "updates x batch size": f"{optim.steps:,} x {optim.batch}",
-        "training examples": f"{recipe.pool:,}" if recipe.pool else "fresh ones for every update",
+        "training examples": f"{recipe.pool:,}" if recipe.pool else "new examples for every update",
     }
 
 

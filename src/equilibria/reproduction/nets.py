@@ -22,7 +22,7 @@ IMPLICIT_GRADIENT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
 
 
 class Category(StrEnum):
-    """What distinguishes a group of nets from the others of its task."""
+    """A group of nets that differ from other nets of their task in one respect."""
 
     # Three ways to solve and differentiate.
     UNROLL = "unroll"  # fixed point iteration, backpropagation
@@ -32,7 +32,7 @@ class Category(StrEnum):
     MIXED = "mixed"
     RANDOM_DEPTH = "random_depth"
     PENALTY = "penalty"
-    LOCAL = "mixed_local_norm"  # not the paper's: shallow nets that cannot see the whole string in one step
+    LOCAL = "mixed_local_norm"  # not in the paper: shallow nets that cannot see the whole string in one step
     LOCAL_PLAIN = "mixed_local_norm_plain_steps"  # the same nets, measured with fixed point iteration
     # Maze nets.
     SETTLED = "settled"  # the net that represents path independence
@@ -96,7 +96,7 @@ def in_way(recipe: Recipe, way: Category, *, through: Solver) -> Recipe:
             return replace(recipe, solver=through, gradient=Backprop())
         case Category.IMPLICIT:
             return replace(recipe, solver=SOLVER, gradient=IMPLICIT_GRADIENT)
-    raise ValueError(f"unknown way {way!r} to train a net; use one of {', '.join(WAYS)}")
+    raise ValueError(f"unknown category {way!r}; use one of {', '.join(WAYS)}")
 
 
 def string_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
@@ -110,8 +110,8 @@ def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
     body = base.net
     assert isinstance(body, ConvNet)
     if local:
-        # The shallow nets from mixed starts with longer trainings and another norm. Group norm averages over
-        # positions, so that distant ones see each other in one step.
+        # The shallow nets with mixed starts, more training steps and another norm. Group norm averages over
+        # positions, so that distant positions influence each other in one step.
         body = replace(body, norm="channel")
         factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
     nets = []
@@ -189,7 +189,7 @@ def maze_recipe(scale: Scale, category: Category) -> Recipe:
 
 
 def _feedforward(recipe: Recipe, body: ConvNet, depth: int, start: Start) -> Recipe:
-    """Layers with separate weights. All of them are one step, also in evaluations."""
+    """Layers with separate weights. Together they are one step, also in evaluations."""
     evaluation = replace(
         recipe.evaluation,
         at=tuple((difficulty, 1) for difficulty, _ in recipe.evaluation.at),

@@ -1,4 +1,4 @@
-"""Three scales of the reproduction: for tests, for a laptop, and the paper's own."""
+"""Three scales of the reproduction: for tests, for a laptop, and as in the paper."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
@@ -21,7 +21,7 @@ class Factors(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """How much is measured, with the words for each number in reports."""
+    """How much is measured, with the name of each number in reports."""
 
     strings: Annotated[int, "strings of each length"]
     steps: Annotated[int, "large step budget for strings"]
@@ -67,7 +67,7 @@ class Scale:
 
 
 def _vectors(task: Task, net: Net, difficulty: int | float, examples: int, source: str) -> Recipe:
-    """The paper's training of nets for digits, matrices or graphs."""
+    """The paper's recipe for digits, matrices or graphs."""
     evaluation = Evaluation(finally_at=((difficulty, 100, examples, 100),))
     return Recipe(task=task, net=net, optim=replace(_STEPS, batch=128), evaluation=evaluation, source=source)
 
@@ -94,7 +94,7 @@ _MAZES = Recipe(
 )
 PAPER = Scale(
     name="paper",
-    summary="the paper's own settings: hours for a net, on a GPU",
+    summary="the settings of the paper: hours per net on a GPU",
     strings=_STRINGS,
     string_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
     differentiated=Anderson(memory=3),  # Appendix C
@@ -133,7 +133,7 @@ PAPER = Scale(
 
 
 def _shorter(recipe: Recipe, net: Net, optim: Optim, examples: int) -> Recipe:
-    """A smaller net and a shorter training, evaluated on fewer examples."""
+    """A recipe with a smaller net and fewer training steps, evaluated on fewer examples."""
     (difficulty, steps, *_), *_ = recipe.evaluation.finally_at
     evaluation = Evaluation(finally_at=((difficulty, steps, examples, 0),))
     return replace(recipe, net=net, optim=optim, evaluation=evaluation)
@@ -147,7 +147,7 @@ _SMALL_STRINGS = replace(
 LAPTOP = replace(
     PAPER,
     name="laptop",
-    summary="small nets and short trainings, for two cores without a GPU",
+    summary="small nets and short training, for two cores without a GPU",
     strings=_SMALL_STRINGS,
     string_factors=Factors(rates=(3e-3, 1e-3, 3e-4)),
     differentiated=Anderson(memory=3, constant_weights=True),  # otherwise string nets of 32 steps do not learn
@@ -182,7 +182,7 @@ LAPTOP = replace(
 
 
 def _tiny(recipe: Recipe, net: Net, depth: int = 0) -> Recipe:
-    """Two steps of a net that learns nothing."""
+    """A recipe with only two training steps."""
     first = recipe.evaluation.finally_at[0][0]
     evaluation = Evaluation(at=((first, 2),), every=2, examples=2, finally_at=((first, 2, 2, 0),))
     optim = Optim(steps=2, batch=4, lr=1e-3)
@@ -199,7 +199,7 @@ _TINY_MAZE_NET = ConvNet(width=8, injection="concat", blocks=1, norm="channel", 
 SMOKE = replace(
     LAPTOP,
     name="smoke",
-    summary="everything once, in seconds, with nets that have learned nothing: for tests",
+    summary="everything once with untrained nets, in seconds, for tests",
     strings=_tiny(LAPTOP.strings, _TINY_STRING_NET),
     string_factors=_few(LAPTOP.string_factors),
     free_strings=_tiny(LAPTOP.free_strings, _TINY_STRING_NET),

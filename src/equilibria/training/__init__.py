@@ -1,4 +1,4 @@
-"""From a recipe to a trained net."""
+"""Train nets from recipes."""
 
 from equilibria.training._grid import grid, parse_axis
 from equilibria.training._sweep import Entry, sweep

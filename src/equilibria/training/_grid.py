@@ -1,4 +1,4 @@
-"""Many recipes from one: every combination of values for some of its fields."""
+"""Derive many recipes from one: every combination of values for some of its fields."""
 
 import itertools
 import json

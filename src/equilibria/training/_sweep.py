@@ -17,7 +17,7 @@ from equilibria.training.pool import JobEnd, run_in_pool
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
 
-# Trains recipes in their folders; yields the index of one with every event of it, and last with its `JobEnd`.
+# Trains recipes in their folders. Yields the index of a recipe with each of its events and finally with its `JobEnd`.
 Executor = Callable[[Sequence[tuple[Recipe, Path]]], Iterable[tuple[int, Event | JobEnd]]]
 State = Literal["waiting", "running", "finished", "skipped", "failed", "stopped", "busy"]
 
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the rate so far, while the run is running."""
+        """The estimated remaining time, from the rate so far; None if the run is not running."""
         taken = self.step - self.began_at
         if self.state != "running" or self.began is None or taken <= 0:
             return None
@@ -85,7 +85,7 @@ def sweep(
     """
     recipes = list({recipe.id: recipe for recipe in recipes}.values())  # duplicates are trained once
     if not recipes:
-        raise ValueError("there are no recipes to train; name at least one, or an axis with values")
+        raise ValueError("there are no recipes to train; pass at least one, or an axis with values")
     entries = [_entry(recipe, Path(folder) / recipe.id, retry=retry) for recipe in recipes]
     waiting = [i for i, one in enumerate(entries) if one.state == "waiting"]
     jobs = [(entries[i].recipe, entries[i].folder) for i in waiting]
@@ -141,7 +141,7 @@ def _entry(recipe: Recipe, folder: Path, *, retry: bool) -> Entry:
 
 
 def _record_failure(entry: Entry, event: Event | JobEnd) -> None:
-    """Write a failure into the run's folder; remove it when the run is tried again."""
+    """Write a failure into the run's folder, or remove it when the run is retried."""
     failure = entry.folder / "failed.txt"
     if isinstance(event, JobEnd) and event.state == "failed":
         write_atomically(failure, (event.reason + "\n").encode())

@@ -21,7 +21,7 @@ def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
 
 
 def _row_or_reason(run: Run) -> dict[str, Any]:
-    """Return the row of a run, or why it cannot be read: a damaged run must not hide the others."""
+    """Return the row of a run, or the reason why it cannot be read: a damaged run must not hide other runs."""
     try:
         return _row(run)
     except Exception as error:  # a damaged file can hold anything

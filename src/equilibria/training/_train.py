@@ -1,4 +1,4 @@
-"""Train a recipe in a folder; resume a run that was interrupted."""
+"""Train a recipe in a folder, or resume an interrupted run."""
 
 import signal
 import threading
@@ -27,7 +27,7 @@ NOTHING_TO_DO, FROM_THE_BEGINNING = b"nothing to do", b"from the beginning"  # s
 
 
 class Interrupted(Exception):
-    """The training was asked to stop; its state is saved in `folder`."""
+    """Training was interrupted; its state is saved in `folder`."""
 
     def __init__(self, message: str, folder: Path) -> None:
         super().__init__(message)
@@ -46,14 +46,14 @@ def train(
 ) -> Run:
     """Train `recipe` and return the finished run.
 
-    An unfinished run is resumed, and a finished one is returned as it is. Interruptions do not change the result, on
+    An unfinished run is resumed, and a finished run is returned unchanged. Interruptions do not change the result, on
     the same machine with the same number of threads. Ctrl-C and SIGTERM save the state and raise `Interrupted`.
 
     Args:
         folder: Defaults to runs/<id of the recipe>.
         on_progress: Called with an `Event` when the training begins, warns, takes a step, is evaluated and ends.
         save_every: Seconds between saved states.
-        track: Where to send the metrics, besides metrics.jsonl: tensorboard, wandb, trackio.
+        track: Where to send the metrics in addition to metrics.jsonl: tensorboard, wandb, trackio.
         team: Defaults to the processes that torchrun started, or this one alone.
     """
     if not save_every >= 0:

@@ -1,4 +1,4 @@
-"""How many steps a solve takes during training. To add a rule, write a `Depth` and add a line to DEPTHS."""
+"""The number of steps per solve during training. To add a rule, write a `Depth` and add a line to DEPTHS."""
 
 import math
 from abc import ABC, abstractmethod
@@ -67,7 +67,7 @@ class LogNormalPoisson(Depth):
 
     mean: float = 32.0
     sigma: float = 0.5
-    # Longer draws are cut, which bounds the memory of backpropagation.
+    # Longer draws are clipped, which bounds the memory of backpropagation.
     most: int = 256  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:

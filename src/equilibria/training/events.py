@@ -1,4 +1,4 @@
-"""What a training reports to `on_progress` while it runs. Every event can be sent to another process."""
+"""Events that training passes to `on_progress`. Every event can be sent to another process."""
 
 import time
 from collections.abc import Callable
@@ -11,14 +11,14 @@ SECONDS_BETWEEN_STEPS = 0.5  # reported by `throttled`
 
 @dataclass(frozen=True)
 class Began:
-    """The training begins, or resumes, after `step` steps."""
+    """Training begins, or resumes after `step` steps."""
 
     step: int
 
 
 @dataclass(frozen=True)
 class Warned:
-    """Something was wrong, and the training continues without it."""
+    """A problem that does not stop training."""
 
     message: str
 
@@ -45,7 +45,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Ended:
-    """No more steps follow, because the training is complete, was stopped or failed."""
+    """Training is complete, was stopped, or failed; no more steps follow."""
 
 
 Event = Began | Warned | Stepped | Evaluated | Ended

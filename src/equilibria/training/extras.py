@@ -62,8 +62,8 @@ class Extra:
 class AlignmentPenalty(Extra):
     """weight x the mean dot product between the states reached from `starts` noisy starts (paper, Section 5.2).
 
-    It teaches path *dependence*, as a control. With `normalise` the states have unit length, so that scaling them does
-    not change the penalty; the paper uses the plain dot product.
+    It encourages path *dependence*, as a control. With `normalise` the states have unit length, so that scaling them
+    does not change the penalty; the paper uses the plain dot product.
     """
 
     weight: float = 1.0
@@ -71,7 +71,7 @@ class AlignmentPenalty(Extra):
     normalise: bool = False
 
     def __post_init__(self) -> None:
-        require_whole("starts", self.starts, least=2, why="alignment is between two states")
+        require_whole("starts", self.starts, least=2, why="alignment compares two states")
 
     def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
         states = [context.solve_again(context.noise()).solution.z.flatten(1) for _ in range(self.starts)]
@@ -91,7 +91,7 @@ class Progressive(Extra):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        require_share("share", self.share, "(0, 1]", "remove the extra for none")
+        require_share("share", self.share, "(0, 1]", "to disable it, remove the extra")
 
     def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
         m = context.budget.steps
@@ -116,7 +116,7 @@ class JacobianRegularisation(Extra):
     probes: int = 1
 
     def __post_init__(self) -> None:
-        require_whole("probes", self.probes, least=1, why="remove the extra for none")
+        require_whole("probes", self.probes, least=1, why="to disable it, remove the extra")
 
     def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
         z = context.output.solution.z.detach().requires_grad_()

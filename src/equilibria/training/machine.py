@@ -1,4 +1,4 @@
-"""Where a training computes: its device and precision, and the processes that share it.
+"""Where training runs: its device and precision, and the processes that share it.
 
 None of it is part of a recipe, so a recipe's id is the same everywhere. Under torchrun every process draws the whole
 batch, the starts and the depth from the same generator and keeps its own rows, so the trained net does not depend on
@@ -24,7 +24,7 @@ from equilibria.model import EquilibriumModel
 
 COMPILED_SHAPES = 256  # input shapes for which a cell is compiled
 DEVICES = ("cpu", "cuda", "mps", "xpu")
-TIMEOUT = timedelta(hours=12)  # the others wait while the leader evaluates
+TIMEOUT = timedelta(hours=12)  # other processes wait while the leader evaluates
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Team:
-    """The processes of one training, seen from one of them. Only the leader, rank 0, reads and writes files."""
+    """The processes that train one net, seen from one of them. Only the leader, rank 0, reads and writes files."""
 
     rank: int = 0
     size: int = 1
@@ -122,7 +122,7 @@ class Team:
         return tensor[self.rank * rows : (self.rank + 1) * rows]
 
     def noise_like(self, state: Tensor, rng: torch.Generator) -> Tensor:
-        """Draw standard normal noise for this process's rows: its share of what one process would draw for all."""
+        """Draw standard normal noise for this process's rows, the same that one process would draw for them."""
         whole = torch.randn(self.size * len(state), *state.shape[1:], generator=rng, dtype=state.dtype)
         return torch.empty_like(state).copy_(self.share(whole))
 
@@ -145,11 +145,11 @@ class Team:
         return value / self.size
 
     def any(self, here: bool) -> bool:
-        """Whether it holds in at least one process."""
+        """Whether the value is true in at least one process."""
         return bool(self.mean(torch.tensor(float(here))) > 0)
 
     def broadcast(self, content: bytes = b"") -> bytes:
-        """Return the leader's content; that of the others is ignored."""
+        """Return the leader's content; the content of other processes is ignored."""
         if self.size == 1:
             return content
         length = torch.tensor(len(content))
@@ -171,7 +171,7 @@ def _require_device(name: str) -> None:
         raise ValueError(f"device cannot be {name!r}; choose auto, {', '.join(DEVICES)}, or one by number: cuda:1")
     if int(index or 0) >= _count(kind):
         available = [f"{other}:{i}" for other in DEVICES[1:] for i in range(_count(other))]
-        raise ValueError(f"there is no device {name!r} here; choose one of {', '.join(['cpu', *available])}")
+        raise ValueError(f"device {name!r} is not available; choose one of {', '.join(['cpu', *available])}")
 
 
 def _count(kind: str) -> int:

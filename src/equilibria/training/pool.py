@@ -27,7 +27,7 @@ SPAWN = multiprocessing.get_context("spawn")  # a fork of a process that has use
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a job ended: the last thing that is reported of it."""
+    """How a job ended: its last event."""
 
     state: Literal["finished", "failed", "stopped", "busy"]
     result: Any = None  # what a finished job returned
@@ -35,7 +35,7 @@ class JobEnd:
 
 
 def attempt(job: Callable[[], Any]) -> JobEnd:
-    """Call `job`; whatever it raises becomes the reason of its end."""
+    """Call `job`, and turn an exception into the reason of its end."""
     try:
         return JobEnd("finished", job())
     except Interrupted as stopped:
@@ -57,7 +57,7 @@ def run_in_pool(
     stop: threading.Event | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[tuple[int, Any]]:
-    """Train each recipe in its folder; yield the index of a job with every event of it, and last with its `JobEnd`.
+    """Train each recipe in its folder; yield the index of a job with each of its events and its `JobEnd`.
 
     `options` are passed to `train`. When `stop` is set, no new run begins, and the running ones save and stop.
     """
@@ -86,7 +86,7 @@ class Worker:
         self.pipe.send(job)
 
     def receive(self, *, stopping: bool) -> Any:
-        """The next event of the job, or how it ended, also if the process died."""
+        """The next event of the job, or its end, even if the process died."""
         try:
             return self.pipe.recv()
         except (EOFError, OSError):
@@ -103,7 +103,7 @@ def run_jobs(
 ) -> Iterator[tuple[int, Any]]:
     """Call `do(on_progress, *job)` for every job; yield the index of a job with each of its events and its `JobEnd`.
 
-    When `stop` is set, no new job begins, and those that run get SIGTERM.
+    When `stop` is set, no new job begins, and running jobs receive SIGTERM.
     """
     waiting = list(reversed(list(enumerate(jobs))))
     crew = [Worker(do) for _ in range(min(workers, len(waiting)))]
@@ -113,7 +113,7 @@ def run_jobs(
             worker.give(*waiting.pop())
         while busy := {worker.pipe: worker for worker in crew if worker.job is not None}:
             if stop.is_set():
-                for worker in busy.values():  # a training saves first; any other job just ends
+                for worker in busy.values():  # training saves its state first; other jobs end at once
                     worker.process.terminate()
             for pipe in multiprocessing.connection.wait(list(busy), timeout=1.0):
                 worker = busy[pipe]  # pyright: ignore[reportArgumentType]
@@ -135,7 +135,7 @@ def run_jobs(
 
 def _cause_of_death(code: int | None) -> str:
     if code == -signal.SIGKILL:
-        return "its process was killed, most often because memory ran out"
+        return "its process was killed, usually because it ran out of memory"
     if code and code < 0:
         return f"its process died with {signal.Signals(-code).name}"
     return (

@@ -141,7 +141,7 @@ def _require_room(ray: Any, cpus: float, gpus: float) -> None:
 
 
 def _require_reachable(address: str) -> None:
-    """Raise within seconds if nothing listens at the address; Ray itself tries for much longer."""
+    """Raise within seconds if nothing listens at the address. Ray itself tries for much longer."""
     if address in ("auto", "local"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -157,7 +157,7 @@ def _require_reachable(address: str) -> None:
 
 
 def _train_there(queue: Any, job: int, recipe: str, folder: str, threads: int, options: dict[str, Any]) -> JobEnd:
-    """Runs on a node: train; the result is the files of the finished run."""
+    """Train on a node. The result is the files of the finished run."""
     torch.set_num_threads(threads)
     deadline = time.monotonic() + SECONDS_FOR_A_LOCK
     on_progress = throttled(lambda event: queue.actor.put_nowait.remote((job, event)))
@@ -168,7 +168,7 @@ def _train_there(queue: Any, job: int, recipe: str, folder: str, threads: int, o
         return {path.name: path.read_bytes() for path in paths}
 
     while (end := attempt(files)).state == "busy" and time.monotonic() < deadline:
-        time.sleep(1)  # the first try, on a node that is thought dead, may take a while to die
+        time.sleep(1)  # the first attempt, on a node that is considered dead, may still be running
     return end
 
 
@@ -181,7 +181,7 @@ def _end(ray: Any, reference: Any, folder: Path) -> JobEnd:
         return JobEnd("failed", reason=f"{type(error).__name__}: {str(error).splitlines()[0]}")
     if end.state != "finished":
         return end
-    if not Run(folder).finished:  # it was trained where this folder cannot be seen
+    if not Run(folder).finished:  # it was trained on a machine without this folder
         for name in sorted(end.result, key=lambda name: name == "summary.json"):  # last, because it says "finished"
             write_atomically(folder / name, end.result[name])
     return JobEnd("finished", json.loads(end.result["summary.json"]))

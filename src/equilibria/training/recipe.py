@@ -1,4 +1,4 @@
-"""A frozen description of everything that decides what a training produces; it has a JSON form and an id."""
+"""A frozen description of everything that determines a trained net. It has a JSON form and an id."""
 
 import json
 import math
@@ -41,7 +41,7 @@ class Optim:
     lr: float = 1e-3  # the peak learning rate
     schedule: Literal["constant", "steps", "cosine"] = "constant"  # after the warm-up
     warmup: int = 0  # steps during which the rate rises from zero
-    drops: tuple[float, ...] = (0.5, 0.75)  # for schedule "steps": fractions of the training at which the rate falls
+    drops: tuple[float, ...] = (0.5, 0.75)  # for schedule "steps": fractions of the steps at which the rate falls
     drop: float = 0.5  # for schedule "steps": the factor at each drop
     clip: float = 1.0  # the largest gradient norm; 0 disables clipping
     weight_decay: float = 0.0  # decoupled, as in AdamW
@@ -58,7 +58,7 @@ class Optim:
                 raise ValueError(f"{name} must be >= 0 and finite, got {getattr(self, name)!r}")
         for share in self.drops:
             if not 0 < share < 1:
-                raise ValueError(f"drops must be fractions of the training, between 0 and 1, got {share!r}")
+                raise ValueError(f"drops must be fractions of the training steps, between 0 and 1, got {share!r}")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """The first steps of a training, always unrolled and backpropagated.
+    """The first training steps, always unrolled and backpropagated.
 
     If `lr` is set, pretraining has its own schedule, and the rest of the training has another with the rate of
     `optim`; otherwise one schedule spans both. `select="best"` ignores weights from pretraining.
@@ -109,7 +109,7 @@ class Pretraining:
     lr: float | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
-        require_whole("steps", self.steps, least=1, why="set pretraining to None for none")
+        require_whole("steps", self.steps, least=1, why="to disable it, set pretraining to None")
         Backprop(self.last)  # raises if invalid
         if self.lr is not None:
             Optim(lr=self.lr)  # raises if invalid
@@ -129,7 +129,7 @@ class Recipe:
     extras: tuple[Extra, ...] = ()
     pretraining: Pretraining | None = None
     optim: Optim = Optim()
-    pool: int = 0  # number of training instances; 0 draws fresh ones at every step
+    pool: int = 0  # number of training instances; 0 draws new instances at every step
     evaluation: Evaluation = Evaluation()
     select: Literal["last", "best"] = "last"  # the weights to keep; best: highest mean score
     seed: int = 0
@@ -148,18 +148,18 @@ class Recipe:
         if any(isinstance(extra, StateNoise) for extra in self.extras) and not (self.unrolled or self.pretraining):
             raise ValueError(
                 "extra state_noise needs unrolled solves: solver picard, gradient backprop and tol 0, or "
-                "a pretraining; otherwise remove it (extras none)"
+                "pretraining; otherwise remove it (extras none)"
             )
         Budget(1, tol=self.tol)  # raises if the tolerance is invalid
         if not self.task.train_difficulties:
-            raise ValueError("task.train_difficulties is empty; name at least one difficulty to train on")
+            raise ValueError("task.train_difficulties is empty; pass at least one difficulty to train on")
         held_out = self.task.held_out()
         for difficulty, *_ in (*self.evaluation.at, *self.evaluation.finally_at):
             held_out.check(1, difficulty)
 
     @property
     def unrolled(self) -> bool:
-        """Whether solves after a pretraining take all their steps plainly and backpropagate through them."""
+        """Whether solves after pretraining are plain iterations of fixed length with backpropagation."""
         return isinstance(self.solver, Picard) and isinstance(self.gradient, Backprop) and self.tol == 0
 
     def build(self) -> EquilibriumModel:
@@ -177,7 +177,7 @@ class Recipe:
 
     @cached_property
     def _canonical(self) -> "Recipe":
-        """An equal recipe whose numbers have the annotated types: 1.0 where a float is meant, not 1."""
+        """An equal recipe whose numbers have the annotated types: 1.0 for a float, not 1."""
         return Recipe.from_data(to_data(self, KINDS))
 
     def data(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class Recipe:
 
     @classmethod
     def from_data(cls, data: Any) -> "Recipe":
-        """Build a recipe from what `data()` returned; missing fields get their defaults."""
+        """Build a recipe from the result of `data()`. Missing fields get their defaults."""
         recipe: Recipe = from_data(data, cls, KINDS)
         recipe.__dict__["_canonical"] = recipe
         return recipe

@@ -98,7 +98,7 @@ class Run:
             raise DamagedFile(f"{path} is damaged: {error}; remove it, and run the same command to finish") from error
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl, except one that an interruption cut off."""
+        """Return the lines of metrics.jsonl, without a last line that an interruption cut off."""
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
@@ -116,20 +116,20 @@ class Run:
             other = [name for name in ("config.json", "summary.json") if (self.folder / name).exists()]
             if other or self._states():
                 raise AnotherRun(
-                    f"{self.folder} holds {' and '.join(other) or 'a state'} but no recipe.json, so it is not a run of "
-                    "this recipe; choose another folder"
+                    f"{self.folder} contains {' and '.join(other) or 'a state'} but no recipe.json, so it is not a run "
+                    "of this recipe; choose another folder"
                 )
             write_atomically(path, recipe.to_json().encode())
         elif (found := self.recipe).id != recipe.id:
             changed = ", ".join(_differences(found.data(), recipe.data()))
             raise AnotherRun(
-                f"{self.folder} holds run {found.id}, and this recipe is {recipe.id} (different: {changed}); "
+                f"{self.folder} contains run {found.id}, but this recipe is {recipe.id} (different: {changed}); "
                 "choose another folder"
             )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder against other trainings. The lock ends with the process."""
+        """Lock the folder, so that no other process trains in it. The lock ends with the process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with _open_regular(self.folder / ".lock") as file:
             if fcntl is not None:
@@ -151,7 +151,7 @@ class Run:
         self._remove(self._states()[KEPT_STATES:])
 
     def last_state(self) -> tuple[Saved | None, list[str]]:
-        """Return the newest valid state of this recipe, and why each newer one is not valid.
+        """Return the newest valid state of this recipe, and the reason why each newer one is invalid.
 
         Invalid states are renamed, so that they do not count as one of the latest two.
         """

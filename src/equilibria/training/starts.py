@@ -19,7 +19,7 @@ class Start:
         del model
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
-        """Draw initial states for training, (batch, *state). Defaults to the usual ones of the model."""
+        """Draw initial states for training, (batch, *state). Defaults to the model's usual initial states."""
         del rng
         return usual
 
@@ -31,7 +31,7 @@ class Zeros(Start):
     def prepare(self, model: EquilibriumModel) -> None:
         if _uses_input(model):
             raise ValueError(
-                "start zeros does not fit this net, whose initial state depends on the input; use start projected"
+                "start zeros cannot be used with a net whose initial state depends on the input; use start projected"
             )
 
 
@@ -56,7 +56,7 @@ class Mixed(Start):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require_share("share", self.share, "(0, 1]", "it is the probability of noise; use zeros for none")
+        require_share("share", self.share, "(0, 1]", "it is the probability of noise; use start zeros for no noise")
         require_scale(self.scale)
 
     def draw(self, usual: Tensor, rng: torch.Generator) -> Tensor:
@@ -73,7 +73,7 @@ class Projected(Start):
             model.init = encoded
         elif not _uses_input(model):
             raise ValueError(
-                "start projected does not fit this net, whose state and encoded input differ in shape; use start zeros"
+                "start projected needs a net whose state and encoded input have the same shape; use start zeros"
             )
 
 

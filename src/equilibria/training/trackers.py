@@ -1,4 +1,4 @@
-"""Experiment trackers that receive the metrics of a run. To add one, write a context manager like these, and name it in
+"""Experiment trackers that receive the metrics of a run. To add one, write a context manager like these, and add it to
 TRACKERS: it begins or resumes the run in `folder` after `step` steps, and yields a function that logs numbers.
 
 After a crash, the steps since the last saved state are logged again.

@@ -39,7 +39,7 @@ def learning_rate(optim: Optim, step: int) -> float:
 
 
 def scheduled_rate(recipe: Recipe, step: int) -> float:
-    """Return the learning rate after `step` steps of a training that may begin with a pretraining."""
+    """Return the learning rate after `step` steps, of which the first may be pretraining."""
     first, optim = recipe.pretraining, recipe.optim
     if first is None or first.lr is None:
         return learning_rate(optim, step)
@@ -110,7 +110,7 @@ class Trainer:
 
     @contextmanager
     def _wrapped_cell(self, steps: int) -> Iterator[None]:
-        """Replace the net's cell by what the extras make of it."""
+        """Replace the net's cell by the cell that the extras return."""
         cell = wrapped = self.net.cell
         for extra in self.recipe.extras:
             wrapped = extra.wrap_cell(wrapped, steps, self._rng, self.team)
@@ -130,7 +130,7 @@ class Trainer:
             self._best = {name: value.clone() for name, value in self.averaged.state_dict().items()}
 
     def model(self) -> EquilibriumModel:
-        """Return a copy of the net that the recipe asks for: averaged or not, the last or the best."""
+        """Return a copy of the net that the recipe specifies: averaged or not, the last or the best."""
         model = copy.deepcopy(self.averaged)
         if self._best:
             model.load_state_dict(self._best)
@@ -149,7 +149,7 @@ class Trainer:
         return state | {"counts": counts, "best_score": score, "rng": self._rng.get_state()}
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from what `state_dict()` returned."""
+        """Continue from the result of `state_dict()`."""
 
         def under(prefix: str) -> dict[str, Tensor]:
             return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
@@ -182,7 +182,7 @@ class Trainer:
         self._bad = 0
         self._optimizer.step()
         if self.averaged is not self.net:
-            # The decay starts low, or the untrained weights would dominate the average for long.
+            # The decay starts low, or the untrained weights would dominate the average for a long time.
             decay = min(self.recipe.optim.averaging, (1 + self.step_count) / (10 + self.step_count))
             with torch.no_grad():
                 for mean, new in zip(self.averaged.parameters(), self.net.parameters(), strict=True):
@@ -199,7 +199,7 @@ class Trainer:
         return Batch(pool.x[rows], pool.y[rows], pool.difficulty)
 
     def _draw_pool(self) -> list[Batch]:
-        """Draw the fixed instances, evenly over the difficulties; a resumed training draws the same ones."""
+        """Draw the fixed instances, evenly over the difficulties. A resumed run draws the same instances."""
         difficulties = self.recipe.task.train_difficulties
         if not self.recipe.pool:
             return []

@@ -61,7 +61,7 @@ def check(
     }
     checked.of = len({key for blocks in recorded.values() for key in blocks})
     chosen = _cheapest(recorded, sample or checked.of)
-    # The longest first, so that none is still running when all others are done.
+    # The longest first, so that no long one is still running at the end.
     todo = {key: chosen[key][0] for key in sorted(chosen, key=lambda key: -chosen[key][1].seconds)}
     seconds, workers = {key: chosen[key][1].seconds for key in todo}, workers or available_cores()
     fresh: list[Block] = []
@@ -83,7 +83,7 @@ def check(
 
 
 def _recorded(store: Store, figure: Figure, plan: Plan, wrong: list[str]) -> Recorded:
-    """The blocks of a figure that can be re-measured. What is missing or does not fit is added to `wrong`."""
+    """The blocks of a figure that can be re-measured. Missing and inconsistent parts are added to `wrong`."""
     untrained = {recipe.id for recipe in store.missing(plan)}
     labels = {planned.net.id: planned.net.label for planned in plan}
     wrong += [f"the net {labels[id_]} ({id_}) is missing" for id_ in labels if id_ in untrained]
@@ -101,7 +101,7 @@ def _recorded(store: Store, figure: Figure, plan: Plan, wrong: list[str]) -> Rec
         if block is None:
             wrong.append(f"{planned}: no rows; `equilibria reproduce {figure.name}` measures them")
         elif block.weights != _weights(store, planned):
-            wrong.append(f"{planned}: its rows were measured with other weights than the net has")
+            wrong.append(f"{planned}: its rows were measured with different weights than the net now has")
         else:
             found[block.key] = planned, block
     if all(planned.key in blocks for planned in plan):
@@ -143,8 +143,8 @@ def _differences(planned: PlannedMeasurement, block: Block, found: Block | Failu
 def _reversed_claims(store: Store, figure: Figure, rows: list[Row]) -> list[str]:
     """Claims whose verdict is the opposite with the re-measured rows.
 
-    Many numbers may each be within their tolerance and err in the same direction. It is no contradiction if a claim is
-    decided in one measurement and inconclusive in the other, and without an interval rounding might decide.
+    Many numbers may each be within their tolerance and err in the same direction. A claim that is
+    decided in one measurement and inconclusive in the other is not reported, nor is a claim without an interval.
     """
     try:
         recorded = {claim.id: claim for claim in store.claims(figure)}
@@ -176,7 +176,7 @@ def _wrong_claims(store: Store, figure: Figure, rows: list[Row]) -> list[str]:
 
 def _contradiction(when: str, old: Claim, new: Claim) -> str:
     found, was = (f"it {_verb(claim.verdict)} ({claim.measured})" for claim in (new, old))
-    return f"claim {old.id}: {when} {found}, and recorded is: {was}"
+    return f"claim {old.id}: {when} {found}, but the record says {was}"
 
 
 def _verb(verdict: Verdict) -> str:

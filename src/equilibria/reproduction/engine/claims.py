@@ -1,4 +1,4 @@
-"""Claims of the paper, and the verdicts that rows support."""
+"""Claims of the paper, and their verdicts given the measured rows."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from equilibria.diagnostics.statistics import Estimate, bootstrap, grouped_auroc
 RESAMPLES = 2000
 LEVEL = 0.95
 STRONG = 0.5  # a rank correlation above this is called strong
-FEWEST = 6  # nets or examples; an interval over fewer says nothing
+FEWEST = 6  # nets or examples; an interval over fewer is meaningless
 
 
 class Verdict(StrEnum):
@@ -50,12 +50,12 @@ class Claim:
 
     @property
     def of_the_paper(self) -> bool:
-        """Whether the paper makes it."""
+        """Whether the paper makes the claim."""
         return self.source is Source.PAPER
 
     @property
     def note(self) -> str:
-        """The remark to display, with what a reader has to know about the origin of the claim."""
+        """The remark to display, preceded by the origin of the claim."""
         origin = {
             (Source.PAPER, True): "Claimed by the paper; added here after the first results.",
             (Source.OURS, False): "Not a claim of the paper.",
@@ -81,10 +81,10 @@ def judge(
     """Judge a claim: it holds if the whole interval is above (or below) a bound, and fails if none of it is.
 
     Args:
-        what: says what the number is, with {} in its place.
+        what: describes the number, with {} in its place.
     """
     if (above is None) == (below is None):
-        raise ValueError("give one bound, `above` or `below`")
+        raise ValueError("pass exactly one bound, `above` or `below`")
     value, low, high, count = estimate
     if count == 0 or math.isnan(low) or math.isnan(high):
         verdict = Verdict.OPEN
@@ -93,8 +93,8 @@ def judge(
     else:
         assert below is not None
         verdict = Verdict.HOLDS if high < below else Verdict.FAILS if low >= below else Verdict.OPEN
-    wanted = f"above {above:g}" if above is not None else f"below {below:g}"
-    measured = f"{what.format(in_words(estimate))}, n = {count}; wanted: {wanted}"
+    required = f"above {above:g}" if above is not None else f"below {below:g}"
+    measured = f"{what.format(in_words(estimate))}, n = {count}; required: {required}"
     value, low, high = (None if math.isnan(number) else number for number in (value, low, high))
     origin = (source, added_late, has_published_number)
     return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, *origin)
@@ -119,19 +119,19 @@ def resampled(statistic: Callable[[np.ndarray], np.ndarray], data: Sequence[Sequ
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """Estimate Spearman's rank correlation over nets. NaN without any variation; resamples without any count as 0."""
+    """Estimate Spearman's rank correlation over nets. NaN if x or y is constant; constant resamples count as 0."""
     if min(len(set(x)), len(set(y))) == 1:
         return Estimate(math.nan, math.nan, math.nan, len(x))
     return resampled(_spearman, list(zip(x, y, strict=True)))
 
 
 def correlation_gain(
-    x: Sequence[float], y: Sequence[float], former_x: Sequence[float], former_y: Sequence[float]
+    x: Sequence[float], y: Sequence[float], other_x: Sequence[float], other_y: Sequence[float]
 ) -> Estimate:
-    """Estimate by how much the rank correlation of x and y exceeds the former one, over the same nets."""
+    """Estimate the rank correlation of x and y minus that of other_x and other_y, over the same nets."""
     return resampled(
         lambda nets: _spearman(nets[..., :2]) - _spearman(nets[..., 2:]),
-        list(zip(x, y, former_x, former_y, strict=True)),
+        list(zip(x, y, other_x, other_y, strict=True)),
     )
 
 
@@ -171,7 +171,7 @@ def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:
 
 
 def area_over_nets(nets: Sequence[Sequence[tuple[float, bool]]]) -> Estimate:
-    """Estimate the AUROC: the probability that a right example has a higher score than a wrong one.
+    """Estimate the AUROC: the probability that a correct example has a higher score than a wrong one.
 
     Each net is a list of (score, right). Nets are resampled, because examples of one net are not independent.
     """

@@ -25,10 +25,10 @@ def differences(fields: Fields, recorded: Sequence[Row], measured: Sequence[Row]
     """Return a sentence for every number that is too far from the recorded one.
 
     Args:
-        errors: whether scores are errors, which have no largest value, instead of shares of right answers.
+        errors: whether scores are errors, which have no largest value, instead of shares of correct answers.
     """
     if len(recorded) != len(measured):
-        return [f"{len(measured)} rows were measured, and {len(recorded)} are recorded"]
+        return [f"{len(measured)} rows were measured, but {len(recorded)} are recorded"]
     return [
         f"{_where(fields, old)}: {sentence}"
         for old, new in zip(recorded, measured, strict=True)
@@ -78,7 +78,7 @@ def _list_difference(name: str, field: Field, old: list, new: list, row: Row, er
         return "" if changed <= may else f"{changed} of {len(old)} entries of {name} changed (allowed: {may:.0f})"
     missing = abs(old.count(None) - new.count(None))
     if missing > few:
-        return f"{missing} more or fewer entries of {name} are no numbers (allowed: {few:.0f})"
+        return f"the number of missing entries of {name} changed by {missing} (allowed: {few:.0f})"
     old, new = [one for one in old if one is not None], [one for one in new if one is not None]
     if not old or not new:
         return ""

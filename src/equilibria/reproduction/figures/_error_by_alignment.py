@@ -28,7 +28,7 @@ LABELS = {
 
 
 class ErrorByAlignment(Figure):
-    """Error on harder problems against AA, over nets with three ways to solve and differentiate."""
+    """Error on harder problems against AA, over nets trained with three methods to solve and differentiate."""
 
     difficulties: ClassVar[tuple[int | float, ...]]
     harder: ClassVar[tuple[int | float, ...]]  # the difficulties that training did not use
@@ -83,7 +83,7 @@ class ErrorByAlignment(Figure):
         return [
             judge(
                 "error_falls_with_aa",
-                "low path independence goes with poor generalisation",
+                "low path independence is associated with poor generalisation",
                 rank_correlation(_rounded(values(nets, "alignment")), errors),
                 below=0.0,
                 what="rank correlation {} between AA and the error on harder problems, over nets",
@@ -97,7 +97,7 @@ class ErrorByAlignment(Figure):
                 what="rank correlation {} between centred AA and the error on harder problems, over nets",
                 source=Source.OURS,
                 added_late=True,
-                remark=f"{uninformed} of {len(nets)} nets have an AA score above {INDEPENDENT} and a centred one below "
+                remark=f"{uninformed} of {len(nets)} nets have an AA score above {INDEPENDENT} and a centred AA below "
                 f"{INFORMED}: they reach about the same state for every input.",
             ),
             *self.more_claims(rows),

@@ -1,4 +1,4 @@
-"""What figures share whose points are nets: one row per net, pairs of nets, and correlations over nets."""
+"""Parts of figures whose points are nets: one row per net, pairs of nets, and correlations over nets."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the figures of prefix sums share: how nets are measured, and averages over lengths."""
+"""Parts that the prefix-sum figures share: how nets are measured, and averages over lengths."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ TRAINED_ON = 32
 LONGER = tuple(length for length in LENGTHS if length > TRAINED_ON)
 BUDGETS = ("large", "training")
 AA_LIMITS = tuple(probit((0.0, 1.0)) * 1.1)  # limits of axes that are to be compared
-BIT_LIMITS = (probit([0.35])[0], AA_LIMITS[1])  # half of the bits are right by chance
+BIT_LIMITS = (probit([0.35])[0], AA_LIMITS[1])  # half of the bits are correct by chance
 
 
 def large(scale: Scale, *, each: bool = False) -> Profile:
@@ -30,7 +30,7 @@ def large(scale: Scale, *, each: bool = False) -> Profile:
 
 
 def as_trained(scale: Scale) -> Profile:
-    """Measure with the solver and the depth of the training."""
+    """Measure with the solver and depth used in training."""
     return Profile(LENGTHS, scale.trial.strings, scale.trial.restarts, scale.trial.strings)
 
 
@@ -43,7 +43,7 @@ def at_large_budget(scale: Scale, *categories: Category) -> Plan:
 
 
 def at_both_budgets(scale: Scale, *categories: Category) -> Plan:
-    """Plan the large budget and the budget of the training."""
+    """Plan the large budget and the training budget."""
     return at_large_budget(scale, *categories) + plan_all(string_nets(scale, *categories), as_trained(scale))
 
 
@@ -52,12 +52,12 @@ def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[Category, s
     shown = [(label, select(nets, category=category)) for category, label in labels.items()]
     scatter(axis, shown, x=x)
     probit_axis(axis, "x", "AA score")
-    probit_axis(axis, "y", "right bits")
+    probit_axis(axis, "y", "correct bits")
     axis.set_ylim(*BIT_LIMITS)
 
 
 def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing:
-    """Draw a row of panels for each length, with the training's budget on the left and a large one on the right."""
+    """Draw a row of panels for each length, with the training budget on the left and a large budget on the right."""
     drawn, axes = figure(2, len(LENGTHS), width=4.2, height=2.5)
     for length, (left, right) in zip(LENGTHS, axes, strict=True):
         trained = " (as in training)" if length == TRAINED_ON else ""
@@ -70,7 +70,7 @@ def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing
 
 
 def both_budgets(rows: Sequence[Row], name: str, **columns: Any) -> tuple[list[float], list[float]]:
-    """Return one column of every net, averaged over lengths: with the large budget, and with the training's."""
+    """Return one column of every net, averaged over lengths: with the large budget and with the training budget."""
     chosen = select(rows, **columns)
     large, small = ({net["net"]: net[name] for net in averaged(select(chosen, budget=b), name)} for b in BUDGETS)
     nets = [net for net in large if net in small]

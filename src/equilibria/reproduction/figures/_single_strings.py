@@ -1,4 +1,4 @@
-"""Single strings under a net, which Figure 5 and Appendix F look at."""
+"""Results on single strings, for Figure 5 and Appendix F."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Appendix A: Figure 4 with other kernels than the cosine."""
+"""Appendix A: Figure 4 with kernels other than the cosine."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ class Kernels(Figure):
 
     name = "kernels"
     places = (Place(Part.APPENDIX, "A", "alternatives to cosine similarity"),)
-    title = "Path independence goes with generalisation whichever kernel measures it"
+    title = "Path independence correlates with generalisation for every kernel"
     setup = (
         "The prefix-sum nets and the budget of Figure 4. The similarity of the states from two starts is measured by "
         "three kernels of the distance at unit length, with eps 5000, and by the cosine."
@@ -55,7 +55,7 @@ class Kernels(Figure):
         return [
             accuracy_rises(
                 f"accuracy_rises_{name}",
-                f"with the {label} too, accuracy rises strongly with path independence",
+                f"also with the {label}, accuracy rises strongly with path independence",
                 nets,
                 above=STRONG,
                 paper="strongly correlated, regardless of the details",
@@ -65,7 +65,7 @@ class Kernels(Figure):
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
-        return Points("Laplacian kernel", "share of right bits", as_points(self._nets(rows), x="laplacian"))
+        return Points("Laplacian kernel", "share of correct bits", as_points(self._nets(rows), x="laplacian"))
 
     def _nets(self, rows: Sequence[Row]) -> list[Row]:
         return averaged(rows, *SHOWN, "partial_score")

@@ -37,12 +37,12 @@ class MetricComparison(TableFigure):
 
     name = "metrics"
     places = (Place(Part.APPENDIX, "A", "table"),)
-    title = "AA is cheap and has no units"
+    title = "AA is cheap and dimensionless"
     setup = (
         "The unrolled prefix-sum nets on a few strings of 32 bits after 64 fixed point iterations: the AA score, the "
         "same under attack by L-BFGS, and the norm of d FIX / d z0 by Hutchinson's estimate with 8 probes; and how "
-        "each changes when the states of a net are twice as long while its answers stay the same. The median over "
-        "strings counts for Jacobians. A backward evaluation of the cell counts as two forward ones."
+        "each changes when the states of a net are twice as long while its answers stay the same. Jacobians are "
+        "summarised by the median over strings. A backward evaluation of the cell counts as two forward evaluations."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -107,7 +107,7 @@ def _agreements(rows: Sequence[Row]) -> list[Claim]:
         ),
         judge(
             "aa_agrees_with_jacobian",
-            "nets of higher AA have smaller Jacobians",
+            "nets with higher AA have smaller Jacobians",
             _agreement(rows, "jacobian"),
             below=0.0,
             what=what,
@@ -128,7 +128,7 @@ def _costs(rows: Sequence[Row]) -> list[Claim]:
             f"AA is at least {CHEAP:g} times as cheap as an attack",
             mean(attack),
             above=CHEAP,
-            what="an attack takes {} times the cell evaluations of AA, in the mean over nets",
+            what="an attack takes {} times the cell evaluations of AA, on average over nets",
             paper="efficient: high against low",
             remark=f"From {min(attack):.2g} to {max(attack):.2g} times: an attack on a path-independent net finds no "
             "gradient and stops at once.",
@@ -192,7 +192,7 @@ def _cost(rows: Sequence[Row], metric: str) -> list[float]:
 
 
 def _resized(rows: Sequence[Row], metric: str) -> list[float]:
-    """The number of every net with longer states, over that of the net as it is."""
+    """The value of every net with longer states, divided by the value of the original net."""
     longer, usual = (values(_of(rows, metric, size), TYPICAL[metric]) for size in (TWICE, 1.0))
     return [one / other if other else float("nan") for one, other in zip(longer, usual, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Appendix D: Figure 4 at each length, with the training budget and with a large one."""
+"""Appendix D: Figure 4 at each length, with the training budget and with a large budget."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ class ByDifficulty(Figure):
 
     name = "by_difficulty"
     places = (Place(Part.APPENDIX, "D"),)
-    title = "The correlation at each length, with the training's budget and with a large one"
+    title = "The correlation at each length, with the training budget and with a large budget"
     setup = (
         "The prefix-sum nets of Figure 4 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps."
@@ -62,7 +62,7 @@ class ByDifficulty(Figure):
             ),
             judge(
                 "correlation_is_clearer_at_large_budget",
-                "the correlation is clearer with the large budget than with that of the training",
+                "the correlation is clearer with the large budget than with the training budget",
                 correlation_gain(aligned, right, aligned_then, right_then),
                 above=0.0,
                 what="the rank correlation over nets, at all lengths together, grows by {}",
@@ -70,10 +70,10 @@ class ByDifficulty(Figure):
             ),
             judge(
                 "poor_at_training_budget",
-                "with the budget of the training all nets do very poorly on strings longer than those of the training",
+                "with the training budget all nets do very poorly on strings longer than in training",
                 mean(both_budgets(rows, "score", difficulty=LONGER)[1]),
                 below=POOR,
-                what="{} of the strings are right, in the mean over nets",
+                what="{} of the strings are correct, on average over nets",
                 paper="very poorly",
             ),
             judge(
@@ -81,11 +81,11 @@ class ByDifficulty(Figure):
                 f"nets that are path independent (AA of at least {INDEPENDENT}) lose nothing with the large budget",
                 difference([right[i] for i in kept], [right_then[i] for i in kept]),
                 above=-LOSS,
-                what="the share of right bits changes by {}",
+                what="the share of correct bits changes by {}",
                 paper="that does not happen",
             ),
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
         nets = averaged(select(rows, budget="large", difficulty=LONGER), "alignment", "partial_score")
-        return Points("AA score, longer strings", "share of right bits", as_points(nets))
+        return Points("AA score, longer strings", "share of correct bits", as_points(nets))

@@ -1,4 +1,4 @@
-"""Appendix E: Figure 3 at each length, with the training budget and with a large one."""
+"""Appendix E: Figure 3 at each length, with the training budget and with a large budget."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,11 +35,11 @@ class InterventionsByDifficulty(Figure):
 
     name = "interventions_by_difficulty"
     places = (Place(Part.APPENDIX, "E"),)
-    title = "Shallow nets from mixed starts become right with more steps"
+    title = "Shallow nets with mixed starts become accurate with more steps"
     setup = (
         "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth, and about the "
-        "same with a norm at each position and longer trainings, which also take 512 plain steps."
+        "same nets with a norm at each position and longer training, which also take 512 plain steps."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -61,19 +61,19 @@ class InterventionsByDifficulty(Figure):
                 f"shallow nets from mixed starts: {what} grows with the budget at {TRAINED_ON} bits",
                 difference(large, small),
                 above=0.0,
-                what="it changes by {} in the mean over nets",
+                what="it changes by {} on average over nets",
                 paper="rises",
                 remark=f"From {_range(small)} to {_range(large)}.",
             )
-            for name, what in (("alignment", "path independence"), ("partial_score", "the share of right bits"))
+            for name, what in (("alignment", "path independence"), ("partial_score", "the share of correct bits"))
             for large, small in [both_budgets(nets, name, difficulty=TRAINED_ON)]
         ]
         before = judge(
             "shallow_alignment_not_high_before",
-            f"with the budget of the training their AA scores are far from high at {TRAINED_ON} bits",
+            f"with the training budget their AA scores are far from high at {TRAINED_ON} bits",
             mean(both_budgets(nets, "alignment", difficulty=TRAINED_ON)[1]),
             below=NOT_HIGH,
-            what="AA is {} in the mean over nets",
+            what="AA is {} on average over nets",
             paper="far from high",
             added_late=True,
         )
@@ -95,7 +95,7 @@ class InterventionsByDifficulty(Figure):
                 f"with a norm by position, plain steps are better than Anderson's method at {TRAINED_ON} bits",
                 difference(plain, other),
                 above=0.0,
-                what="{} more of the bits are right, in the mean over nets",
+                what="{} more of the bits are correct, on average over nets",
                 source=Source.OURS,
                 added_late=True,
             ),
@@ -103,7 +103,7 @@ class InterventionsByDifficulty(Figure):
 
     def points(self, rows: Sequence[Row]) -> Points:
         nets = averaged(select(rows, budget="large", difficulty=FURTHER), "alignment", "partial_score")
-        return Points(f"AA score at {FURTHER} bits", "share of right bits", as_points(nets))
+        return Points(f"AA score at {FURTHER} bits", "share of correct bits", as_points(nets))
 
 
 def _range(numbers: Sequence[float]) -> str:
@@ -111,7 +111,7 @@ def _range(numbers: Sequence[float]) -> str:
 
 
 def _right_bits(nets: Sequence[Row], length: int) -> list[float]:
-    """The share of right bits of each net with the large budget."""
+    """The share of correct bits of each net with the large budget."""
     return values(averaged(select(nets, budget="large", difficulty=length), "partial_score"), "partial_score")
 
 
@@ -123,7 +123,7 @@ def _perfect(nets: Sequence[Row], group: str, statement: str, source: Source = S
             f"{statement} {word} at {length} bits",
             mean(_right_bits(nets, length)),
             above=bound,
-            what="{} of the bits are right, in the mean over nets",
+            what="{} of the bits are correct, on average over nets",
             paper=word if source is Source.PAPER else "",
             source=source,
             added_late=source is Source.OURS,

@@ -37,7 +37,7 @@ UNCONVERGED = Group("those that did not converge", lambda one: one.status != Sta
 HIGH_AA = Group(f"have an AA score of at least {HIGH}", lambda one: one.alignment >= HIGH)
 UNCONVERGED_WITH_HIGH_AA = Group("these", lambda one: UNCONVERGED.contains(one) and HIGH_AA.contains(one))
 LOW_AA = Group(f"those with an AA score below {LOW}", lambda one: one.alignment < LOW)
-ARE_RIGHT = Group("are right", lambda one: one.right)
+ARE_RIGHT = Group("are correct", lambda one: one.right)
 DIVERGE = Group("diverge", lambda one: one.status == Status.DIVERGED)
 
 
@@ -49,7 +49,7 @@ class ConvergenceVsPathIndependence(Figure):
     title = "Convergence is not needed for path independence"
     setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after at most 512 Anderson "
-        "steps: the AA score of each, the distance between its last two states, and whether all its bits are right. "
+        "steps: the AA score of each, the distance between its last two states, and whether all its bits are correct. "
         "A string has converged when its relative residual is below 1e-4."
     )
 
@@ -60,7 +60,7 @@ class ConvergenceVsPathIndependence(Figure):
         drawn, ((axis,),) = figure(width=6.4, height=4.6)
         found = solved_strings(rows)
         top = 2 * max((one.last_step for one in found if math.isfinite(one.last_step)), default=1.0)
-        for name, right, colour, marker in (("right", True, RIGHT, "o"), ("wrong", False, WRONG, "x")):
+        for name, right, colour, marker in (("correct", True, RIGHT, "o"), ("wrong", False, WRONG, "x")):
             of = [one for one in found if one.right == right]
             away = [min(one.last_step, top) for one in of]
             style = {"linewidths": 0} if marker == "o" else {"linewidths": 0.8}
@@ -91,7 +91,7 @@ class ConvergenceVsPathIndependence(Figure):
             ),
             share(
                 "converged_are_right",
-                "strings that converge are mostly right",
+                "strings that converge are mostly correct",
                 CONVERGED,
                 ARE_RIGHT,
                 above=MOSTLY,
@@ -107,7 +107,7 @@ class ConvergenceVsPathIndependence(Figure):
             ),
             share(
                 "unconverged_with_high_aa_are_right",
-                "convergence is not needed: strings with a high AA score that did not converge are mostly right",
+                "convergence is not needed: strings with a high AA score that did not converge are mostly correct",
                 UNCONVERGED_WITH_HIGH_AA,
                 ARE_RIGHT,
                 above=MOSTLY,
@@ -115,7 +115,7 @@ class ConvergenceVsPathIndependence(Figure):
             ),
             share(
                 "low_aa_is_wrong",
-                "strings with a low AA score are seldom right",
+                "strings with a low AA score are rarely correct",
                 LOW_AA,
                 ARE_RIGHT,
                 below=SELDOM,

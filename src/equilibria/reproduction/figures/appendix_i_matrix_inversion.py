@@ -39,7 +39,7 @@ class Inversion(ErrorByAlignment):
                 id_,
                 statement,
                 Verdict.HOLDS if best <= level else Verdict.FAILS,
-                f"best error {best:.4f}; wanted: at most {level}",
+                f"best error {best:.4f}; required: at most {level}",
                 paper=paper,
                 value=best,
                 has_published_number=True,

@@ -24,16 +24,16 @@ APART = 0.5  # limits that are farther from each other are different
 
 
 class TrajectoryFigure(Figure):
-    """Paths that meet, and paths that do not."""
+    """Paths from several starts, which meet or stay apart."""
 
     name = "trajectories"
     places = (Place(Part.FIGURE, 1),)
-    title = "Paths of a path independent net meet, and others do not"
+    title = "Paths of a path-independent net meet; paths of other nets do not"
     setup = (
         "Prefix sums of 32 bits, nets of the largest depth without weight norm at the highest rate. Five states that "
         "were reached on five strings are the starts of 128 fixed point iterations on another string, drawn in two "
-        "random directions. The distance between the five limits is measured on 30 strings, each with five others of "
-        "its own. A limit may be a cycle: the nearest states of two cycles count, in whatever phase the paths are."
+        "random directions. The distance between the five limits is measured on 30 strings, each with its own five "
+        "other strings. A limit may be a cycle: the nearest states of two cycles count, whatever the phase."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -74,5 +74,6 @@ def _claim(rows: Sequence[Row], category: Category) -> Claim:
         what="the distance between limits, relative to the state, is {} over strings",
         paper=("the same state" if met else "depend on the start") if of_the_paper else "",
         source=Source.PAPER if of_the_paper else Source.OURS,
-        remark=f"After the same number of steps: {at_last}. The net has {row['partial_score']:.0%} of the bits right.",
+        remark=f"After the same number of steps: {at_last}. "
+        f"The net predicts {row['partial_score']:.0%} of the bits correctly.",
     )

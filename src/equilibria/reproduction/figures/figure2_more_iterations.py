@@ -27,7 +27,7 @@ EXAMPLES = 128  # of each length, at most
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512)
 HIGH = 0.9  # AA from which a net counts as path independent
 SHADES = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # the rest is too pale for lines
-LOSS = 0.01  # of the bits: less is no fall
+LOSS = 0.01  # of the bits: smaller losses do not count
 
 
 class NetCurve(NamedTuple):
@@ -38,16 +38,16 @@ class NetCurve(NamedTuple):
     alignment: float
     trained_at: int
     at: list[int]
-    right: np.ndarray  # (steps,) the share of right bits
+    right: np.ndarray  # (steps,) the share of correct bits
 
     @property
     def then(self) -> float:
-        """The share of right bits after as many steps as in training."""
+        """The share of correct bits at the training depth."""
         return float(np.interp(self.trained_at, self.at, self.right))
 
     @property
     def last(self) -> float:
-        """The share of right bits after the most steps."""
+        """The share of correct bits after the largest number of steps."""
         return float(self.right[-1])
 
     @property
@@ -62,10 +62,10 @@ class MoreIterations(Figure):
 
     name = "more_iterations"
     places = (Place(Part.FIGURE, 2, "right"),)
-    title = "Path independent nets get better with more iterations"
+    title = "Path-independent nets improve with more iterations"
     setup = (
-        "Prefix sums: unrolled nets of two depths, with and without weight norm, at three rates; the share of right "
-        "bits after up to 512 fixed point iterations, averaged over 16, 32, 64 and 128 bits; AA as in Figure 4."
+        "Prefix sums: unrolled nets of two depths, with and without weight norm, at three rates; the share of "
+        "correct bits after up to 512 fixed point iterations, averaged over 16, 32, 64 and 128 bits; AA as in Figure 4."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -88,7 +88,7 @@ class MoreIterations(Figure):
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter(FormatStrFormatter("%d"))
         axis.set_xlabel("fixed point iterations")
-        axis.set_ylabel("right bits, 16 to 128 bits long")
+        axis.set_ylabel("correct bits, 16 to 128 bits long")
         axis.legend(fontsize=7, loc="upper left", handlelength=5)
         drawn.colorbar(ScalarMappable(limits, shades), ax=axis, label="AA score")
         caption(drawn, "Paper: path independent nets are better able to make use of additional test-time computation.")
@@ -98,26 +98,26 @@ class MoreIterations(Figure):
         nets = _nets(rows)
         high = [net for net in nets if net.alignment >= HIGH]
         low = [net for net in nets if net.alignment < HIGH]
-        changes = "the share of right bits changes by {} from the training's steps to the most"
+        changes = "the share of correct bits changes by {} from the training depth to the largest number of steps"
         return [
             judge(
                 "high_aa_does_not_get_worse",
-                f"nets of high AA (at least {HIGH}) do not get worse past their training depth",
+                f"nets with high AA (at least {HIGH}) do not get worse past their training depth",
                 _gain(high),
                 above=-LOSS,
                 what=changes,
             ),
             judge(
                 "high_aa_never_falls",
-                f"nets of high AA (at least {HIGH}) never fall on the way",
+                f"the accuracy of nets with high AA (at least {HIGH}) never falls",
                 mean([net.fall for net in high]),
                 below=LOSS,
-                what="the largest fall of the share of right bits is {}, in the mean over nets",
+                what="the largest fall of the share of correct bits is {}, on average over nets",
                 paper="monotone",
             ),
             judge(
                 "low_aa_gets_worse",
-                f"nets of low AA (below {HIGH}) get worse past their training depth",
+                f"nets with low AA (below {HIGH}) get worse past their training depth",
                 _gain(low),
                 below=-LOSS,
                 what=changes,
@@ -125,7 +125,7 @@ class MoreIterations(Figure):
             ),
             judge(
                 "gain_rises_with_aa",
-                "the more path independent a net, the more it gains from steps beyond its training",
+                "the more path independent a net, the more it gains from steps beyond its training depth",
                 _rising(nets),
                 above=0.0,
                 what="rank correlation {} over nets",
@@ -142,7 +142,7 @@ class MoreIterations(Figure):
         points = [
             {"net": net.net, "x": net.alignment, "y": net.last - net.then, "label": net.label} for net in _nets(rows)
         ]
-        return Points("AA score", "right bits gained past the training depth", points)
+        return Points("AA score", "correct bits gained past the training depth", points)
 
 
 def _gain(nets: Sequence[NetCurve]) -> Estimate:

@@ -72,7 +72,7 @@ class MazesBySize(Figure):
     title = "Weight-tied nets that see their input at every step solve larger mazes"
     setup = (
         "Nets trained on 9x9 mazes; steps at test 50, 100, 400, 600 and 800 for sizes 9 to 59, as in the paper. A maze "
-        "counts only if every pixel is right."
+        "counts as solved only if every pixel is correct."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -105,7 +105,7 @@ class MazesBySize(Figure):
         axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
         caption(
             drawn,
-            "Bars: 95 % intervals. Paper: weight-tied, injected nets solve larger mazes, others do not.",
+            "Bars: 95 % intervals. Paper: weight-tied, injected nets solve larger mazes, other nets do not.",
         )
         return drawn
 
@@ -116,10 +116,10 @@ class MazesBySize(Figure):
             solved = _solved(row)
             what, label = f"{{}} of {HARDER}x{HARDER} mazes solved", in_plain_words(category)
             if category in TIED:
-                statement = f"a weight-tied net with injection generalises upwards: {label}"
+                statement = f"a weight-tied net with injection generalises to larger mazes: {label}"
                 found.append(judge(f"generalises_{category}", statement, solved, above=UPWARDS, what=what))
             else:
-                statement = f"a net without weight tying or without injection does not: {label}"
+                statement = f"a net without weight tying or without injection does not generalise: {label}"
                 found.append(judge(f"does_not_generalise_{category}", statement, solved, below=NOT, what=what))
         return found
 

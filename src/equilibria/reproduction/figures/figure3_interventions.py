@@ -22,7 +22,7 @@ PROMOTING = {Category.MIXED: "mixed initialisation", Category.RANDOM_DEPTH: "ran
 PENALISING = {Category.PENALTY: "alignment penalty"}
 LABELS = {Category.UNROLL: "baseline", **PROMOTING, **PENALISING}
 DRAWN = ("alignment", "partial_score")  # as x and y
-OFF_THE_LINE = 0.25  # normal quantiles of right bits: 10 % of the bits near one half
+OFF_THE_LINE = 0.25  # normal quantiles of correct bits: 10 % of the bits near one half
 MEASURED = {"alignment": "path independence", "partial_score": "generalisation"}
 
 
@@ -31,11 +31,11 @@ class Interventions(Figure):
 
     name = "interventions"
     places = (Place(Part.FIGURE, 3, "right"),)
-    title = "Promoting path independence improves generalisation, and penalising it does the opposite"
+    title = "Promoting path independence improves generalisation; penalising it harms generalisation"
     setup = (
         "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
-        "steps in place of 6, 32 to 64 in place of 32), and with a penalty on alignment; AA and the share of right "
-        "bits, averaged over 16 to 256 bits, after 512 Anderson steps."
+        "steps in place of 6, 32 to 64 in place of 32), and with a penalty on alignment; AA and the share of "
+        "correct bits, averaged over 16 to 256 bits, after 512 Anderson steps."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -66,7 +66,7 @@ class Interventions(Figure):
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
-        return Points("AA score", "share of right bits", as_points(self._nets(rows)))
+        return Points("AA score", "share of correct bits", as_points(self._nets(rows)))
 
     def _nets(self, rows: Sequence[Row]) -> list[Row]:
         return averaged(rows, "alignment", "partial_score")
@@ -78,14 +78,14 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
     def change(nets: Sequence[Row]) -> Estimate:
         return difference(*paired(nets, category, Category.UNROLL, name))
 
-    number = "AA" if name == "alignment" else "the share of right bits"
+    number = "AA" if name == "alignment" else "the share of correct bits"
     return judge(
         f"{category}_{'raises' if raises else 'lowers'}_{name}",
         f"{LABELS[category]} {'raises' if raises else 'lowers'} {MEASURED[name]}",
         change(nets),
         above=0.0 if raises else None,
         below=None if raises else 0.0,
-        what=f"{number} changes by {{}}, in the mean over pairs of nets",
+        what=f"{number} changes by {{}}, on average over pairs of nets",
         paper="rises" if raises else "falls",
         remark=" ".join(
             f"Depth {depth}: {in_words(change(select(nets, depth=depth)))}."
@@ -95,7 +95,7 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
 
 
 def _on_the_line(nets: Sequence[Row]) -> Claim:
-    """The distance of the penalised nets from the trend of the baseline, in normal quantiles of right bits."""
+    """The distance of the penalised nets from the trend of the baseline, in normal quantiles of correct bits."""
     (x, y), (there, up) = (
         [probit(values(select(nets, category=category), name)) for name in DRAWN]
         for category in (Category.UNROLL, Category.PENALTY)
@@ -106,7 +106,7 @@ def _on_the_line(nets: Sequence[Row]) -> Claim:
         "the penalised nets lie on the baseline's trend line",
         size_of(mean((up - slope * there - height).tolist())),
         below=OFF_THE_LINE,
-        what="they are {} normal quantiles away from it, in the mean",
+        what="they are {} normal quantiles away from it on average",
         paper="the same trend line",
         added_late=True,
     )

@@ -30,11 +30,12 @@ class Correlation(Figure):
 
     name = "correlation"
     places = (Place(Part.FIGURE, 4),)
-    title = "Path independent nets generalise to harder problems"
+    title = "Path-independent nets generalise to harder problems"
     setup = (
-        "Prefix sums: nets of two depths, with and without weight norm, at three rates, in three ways to solve and "
-        "differentiate; AA and the share of right bits, averaged over 16 to 256 bits, after 512 Anderson steps. "
-        "Mazes: nets of all categories at 13x13 and 25x25; the shallow ones at their best number of steps."
+        "Prefix sums: nets of two depths, with and without weight norm, at three rates, with three "
+        "methods to solve and differentiate; AA and the share of correct bits, averaged over 16 to 256 bits, after "
+        "512 Anderson steps. "
+        "Mazes: nets of all categories at 13x13 and 25x25; shallow nets at their best number of steps."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -48,16 +49,16 @@ class Correlation(Figure):
         groups = [(in_plain_words(category), nets) for category, nets in group_by(mazes, "category")]
         scatter(right, groups, y="score", trends=False)
         right.set_title("mazes, 13x13 and 25x25")
-        for axis, label in ((left, "right bits"), (right, "solved mazes")):
+        for axis, label in ((left, "correct bits"), (right, "solved mazes")):
             probit_axis(axis, "x", "AA score")
             probit_axis(axis, "y", label)
             axis.legend(fontsize=6)
-        caption(drawn, "Each maze net is there twice, once for each size. Paper: accuracy rises strongly with AA.")
+        caption(drawn, "Each maze net appears twice, once for each size. Paper: accuracy rises strongly with AA.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         strings = self._strings(rows)
-        # Sizes of one net are no nets of their own.
+        # The sizes of one net do not count as separate nets.
         mazes = averaged(select(rows, task=Mazes.__name__), "alignment", "centred", "score")
         tied = [net for net in mazes if net["category"] not in OTHERS]
         ours = {"accuracy": "score", "above": 0, "paper": "", "source": Source.OURS, "added_late": True}
@@ -72,7 +73,7 @@ class Correlation(Figure):
             ),
             accuracy_rises(
                 "strings_all",
-                "on prefix sums the correlation is strong over nets of all three ways together",
+                "on prefix sums the correlation is strong over the nets of all three training methods together",
                 strings,
             ),
             accuracy_rises(
@@ -94,22 +95,22 @@ class Correlation(Figure):
             *(
                 judge(
                     f"implicit_gradients_improve_{name}",
-                    f"on prefix sums implicit gradients improve {words}, against plain iteration and backpropagation",
+                    f"on prefix sums implicit gradients improve {words} over plain iteration and backpropagation",
                     difference(*paired(strings, Category.IMPLICIT, Category.UNROLL, name)),
                     above=0.0,
-                    what=f"{number} changes by {{}}, in the mean over pairs of nets",
+                    what=f"{number} changes by {{}}, on average over pairs of nets",
                     paper="implicit updates improve both",
                     added_late=True,
                 )
                 for name, words, number in (
                     ("alignment", "path independence", "AA"),
-                    ("partial_score", "accuracy", "the share of right bits"),
+                    ("partial_score", "accuracy", "the share of correct bits"),
                 )
             ),
         ]
 
     def points(self, rows: Sequence[Row]) -> Points:
-        return Points("AA score", "share of right bits", as_points(self._strings(rows)))
+        return Points("AA score", "share of correct bits", as_points(self._strings(rows)))
 
     def _strings(self, rows: Sequence[Row]) -> list[Row]:
         return averaged(select(rows, task=PrefixSum.__name__), "alignment", "partial_score", "score")

@@ -1,4 +1,4 @@
-"""Figure 5, right: AA distinguishes right answers from wrong ones."""
+"""Figure 5, right: AA distinguishes correct from wrong answers."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ USEFUL = 0.8  # an area under the curve above this is called useful
 BINS = np.linspace(AA_LIMITS[0], AA_LIMITS[1], 41)
 PARTS = {  # the title of a panel, and its lengths
     "all": ("all lengths", LENGTHS),
-    "trained": ("lengths up to that of the training", tuple(length for length in LENGTHS if length not in LONGER)),
+    "trained": ("lengths up to the training length", tuple(length for length in LENGTHS if length not in LONGER)),
     "longer": ("longer strings", LONGER),
 }
 
@@ -29,10 +29,10 @@ class PerInstance(Figure):
 
     name = "per_instance"
     places = (Place(Part.FIGURE, 5, "right"),)
-    title = "Path independence tells right from wrong without labels"
+    title = "Path independence distinguishes correct from wrong answers without labels"
     setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after 512 Anderson steps: the "
-        "AA score of each, and whether every one of its bits is right. A string whose solves diverged counts as the "
+        "AA score of each, and whether all its bits are correct. A string whose solves diverged counts as the "
         "least path independent."
     )
 
@@ -43,7 +43,7 @@ class PerInstance(Figure):
         drawn, (axes,) = figure(3, width=3.6, height=3.2)
         for axis, (title, lengths) in zip(axes, PARTS.values(), strict=True):
             strings = solved_strings(select(rows, difficulty=lengths))
-            for name, right, colour, hatch in (("right", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
+            for name, right, colour, hatch in (("correct", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
                 scores = probit([one.alignment for one in strings if one.right == right])
                 label = f"{name} ({len(scores)})"
                 each = [1 / max(len(scores), 1)] * len(scores)
@@ -55,7 +55,7 @@ class PerInstance(Figure):
             probit_axis(axis, "x", "AA score of the string")
             axis.tick_params(axis="x", labelsize=7)
             axis.legend(fontsize=7, loc="upper left")
-        axes[0].set_ylabel("share of the right, and of the wrong")
+        axes[0].set_ylabel("share of correct and of wrong strings")
         caption(drawn, "Paper: per-instance path independence is highly correlated with correctness of predictions.")
         return drawn
 
@@ -63,7 +63,7 @@ class PerInstance(Figure):
         return [
             judge(
                 f"aa_tells_right_from_wrong_{part}",
-                f"AA tells right answers from wrong ones, {title}",
+                f"AA distinguishes correct from wrong answers, {title}",
                 _area(rows, lengths),
                 above=USEFUL,
                 what="area under the ROC curve {} over nets",

@@ -30,7 +30,7 @@ class SolverResiduals(Figure):
     places = (Place(Part.FIGURE, 5, "left"), Place(Part.APPENDIX, "G"))
     title = "Different solvers, the same answers, settled or not"
     setup = (
-        "Two maze nets: the one that is most path independent, and a deep unrolled one for contrast. Relative "
+        "Two maze nets: the most path-independent net, and a deep unrolled net for contrast. Relative "
         "residuals of both solvers over 200 steps, none stopped early; means over 9x9 mazes in several runs, and "
         "single mazes of 9x9, 13x13 and 25x25."
     )
@@ -81,7 +81,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
     found = [
         judge(
             "solvers_are_as_accurate",
-            "both solvers are as accurate",
+            "both solvers are equally accurate",
             _between_solvers(rows),
             below=ALIKE,
             what="accuracies differ by {}",
@@ -94,7 +94,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
             "the solvers reach different limits",
             mean(values(runs, "apart")),
             above=DIFFERENT,
-            what="their limits at 9x9 are {} of the state's norm apart, median of mazes, in the mean over runs",
+            what="their limits at 9x9 are {} of the state's norm apart, median of mazes, on average over runs",
             paper="different limit cycles",
         ),
         *(

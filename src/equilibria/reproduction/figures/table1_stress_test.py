@@ -31,11 +31,11 @@ class StressTest(TableFigure):
 
     name = "stress_test"
     places = (Place(Part.TABLE, 1),)
-    title = "An adversary who chooses the start breaks path-dependent nets only"
+    title = "An adversary that chooses the start breaks only path-dependent nets"
     setup = (
-        "13x13 mazes and strings of 64 bits. Path-independent nets take 500 steps, the others the number with the "
-        "best score. L-BFGS searches for a start whose limit has a small cosine with the usual limit. Its gradient "
-        f"goes through the first {THROUGH} steps, and the start that it finds is scored with all steps."
+        "13x13 mazes and strings of 64 bits. Path-independent nets take 500 steps, path-dependent nets the number "
+        "with the best score. L-BFGS searches for a start whose limit has a small cosine with the usual limit. Its "
+        f"gradient goes through the first {THROUGH} steps, and the start that it finds is scored with all steps."
     )
 
     def plan(self, scale: Scale) -> Plan:
@@ -48,7 +48,7 @@ class StressTest(TableFigure):
         return [PlannedMeasurement(net, _stress(scale, net.task, dependent=net.category is PD)) for net in nets]
 
     def cells(self, rows: Sequence[Row]) -> TableContent:
-        header = ["task", "net", "", "steps", "AA", "% right", "AA attacked", "% right attacked"]
+        header = ["task", "net", "", "steps", "AA", "% correct", "AA attacked", "% correct attacked"]
         cells = []
         for (task, kind), published in PAPER.items():
             (row,) = select(rows, task=task, category=kind)
@@ -75,7 +75,7 @@ class StressTest(TableFigure):
                     left,
                     above=above,
                     below=below,
-                    what="{} right under attack",
+                    what="{} correct under attack",
                     paper=f"{published:g} %",
                     has_published_number=True,
                 )
