@@ -69,7 +69,7 @@ def test_differences_by_rounding_are_allowed(change):
         ({"right": [True] * 100}, "the mean of right is 1 and was 0.5"),
         ({"right": [True]}, "right has 1 entries and had 100"),
         ({"last_step_each": [1.0] * 100}, "last_step_each is 1 on average"),
-        ({"last_step_each": [None] * 100}, "more or fewer entries of last_step_each"),
+        ({"last_step_each": [None] * 100}, "the number of missing entries of last_step_each"),
         ({"status_each": [1, 0] * 50}, "100 of 100 entries of status_each changed"),
         ({"new": 1}, "new is not recorded"),
     ],
