@@ -216,7 +216,7 @@ def test_the_block_size_does_not_change_the_result(monkeypatch):
         return alignment_score(model, problem.u, restarts=5, budget=Budget(3), rng=rng()).score
 
     together = score()
-    monkeypatch.setattr("equilibria.diagnostics.alignment.NUMBERS_AT_ONCE", 7 * 8)
+    monkeypatch.setattr("equilibria.diagnostics.alignment.STATE_NUMBERS", 7 * 8)
     torch.testing.assert_close(score(), together)
     assert together.min() < 0.99  # it is something that could have differed
 
@@ -265,7 +265,7 @@ def test_a_bootstrap_takes_any_statistic_of_rows_and_the_block_size_does_not_mat
     pairs = torch.randn(40, 2, generator=rng())
     pairs[3, 1] = torch.nan
     whole = bootstrap(pairs, lambda units: (units[..., 0] * units[..., 1]).mean(-1))
-    monkeypatch.setattr("equilibria.diagnostics.statistics.AT_ONCE", 500)
+    monkeypatch.setattr("equilibria.diagnostics.statistics.BLOCK_NUMBERS", 500)
     assert bootstrap(pairs, lambda units: (units[..., 0] * units[..., 1]).mean(-1)) == whole
     assert whole.value == pytest.approx(pairs.prod(1).nanmean().item())
     assert whole.examples == 39

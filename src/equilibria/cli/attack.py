@@ -20,7 +20,7 @@ from equilibria.training import Run
 from equilibria.training.measurement import SEED
 
 RESTARTS = 10  # of the ordinary AA score (paper, Algorithm 1)
-NUMBERS_AT_ONCE = 2**25  # numbers in the states of all unrolled steps; backpropagation needs about ten times as many
+UNROLLED_NUMBERS = 2**25  # numbers in the states of all unrolled steps; backpropagation needs about ten times as many
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class AttackCommand(MeasuringFlags):
         with torch.no_grad():
             state = model.init(*model.inject(batch.x[:1]))
         per_example = state.numel() * min(self.through or budget.steps, budget.steps) * max(1, self.guesses)
-        count = max(2, NUMBERS_AT_ONCE // per_example)
+        count = max(2, UNROLLED_NUMBERS // per_example)
         parts = [batch._replace(x=x, y=y) for x, y in zip(batch.x.split(count), batch.y.split(count), strict=True)]
         console = Console(stderr=True)
         cosines, diverged, usual, attacked = [], 0, [], []

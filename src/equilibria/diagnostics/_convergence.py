@@ -10,10 +10,9 @@ from torch import Tensor
 from equilibria.core._tree import flat
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import ROUNDING as ACCUMULATED
-from equilibria.core.similarity import References, vectors
+from equilibria.core.similarity import ROUNDING, References, vectors
 from equilibria.core.solution import Solution, Status, Step
-from equilibria.diagnostics._sensitivity import ROUNDING, all_equal
+from equilibria.diagnostics._sensitivity import EQUAL_WITHIN, all_equal
 from equilibria.diagnostics.adapters._model import measurable
 from equilibria.model import EquilibriumModel
 
@@ -93,7 +92,7 @@ def convergence(
     settled = regime == Regime.FIXED_POINT
     eps = torch.finfo(solution.z.dtype).eps
     # Rounding errors accumulate over the steps. The upper bound keeps them small in half precision.
-    precision = (10 * solution.residual).clamp(min=ACCUMULATED * eps).clamp(max=max(10 * tol, ROUNDING * eps))
+    precision = (10 * solution.residual).clamp(min=ROUNDING * eps).clamp(max=max(10 * tol, EQUAL_WITHIN * eps))
     if _collapsed(x[settled], flat(solution.z[settled]), precision[settled]):
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))

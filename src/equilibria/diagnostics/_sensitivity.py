@@ -14,7 +14,7 @@ from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics.adapters._model import measurable
 from equilibria.model import EquilibriumModel
 
-ROUNDING = 4  # times the machine precision: smaller relative differences count as zero
+EQUAL_WITHIN = 4  # times the machine precision: smaller relative differences count as zero
 
 
 class Sensitivity(NamedTuple):
@@ -67,7 +67,7 @@ def sensitivity(
         solution = looped.equilibrium(x, noise.expand_as(usual.z).clone(), solver=solver, budget=budget, trace=False)
         good &= solution.status != Status.DIVERGED
         limits.append(flat(solution.z))
-    tol = ROUNDING * torch.finfo(usual.z.dtype).eps if tol is None else tol
+    tol = EQUAL_WITHIN * torch.finfo(usual.z.dtype).eps if tol is None else tol
     kept = torch.stack(limits)[:, good].double()  # (starts, inputs, n)
     return _split(kept, tol, diverged=int((~good).sum()))
 

@@ -17,7 +17,7 @@ from equilibria.diagnostics.restarts import Restart, Swapped
 from equilibria.diagnostics.statistics import Estimate, bootstrap
 from equilibria.model import EquilibriumModel
 
-NUMBERS_AT_ONCE = 2**19  # numbers in the states that are solved together; larger batches do not fit into a cache
+STATE_NUMBERS = 2**19  # numbers in the states that are solved together; larger batches do not fit into a cache
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,5 @@ def _add(totals: Tensor, example: Tensor, good: Tensor, values: Tensor) -> None:
 def _blocks(sources: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Pairs of examples and the sources of their initial states, (rows,) each, in blocks of bounded memory."""
     example = torch.arange(len(states), device=sources.device).repeat(len(sources))
-    at_once = max(1, NUMBERS_AT_ONCE // max(1, states[0].numel()))
+    at_once = max(1, STATE_NUMBERS // max(1, states[0].numel()))
     return list(zip(example.split(at_once), sources.reshape(-1).split(at_once), strict=True))

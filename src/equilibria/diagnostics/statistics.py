@@ -13,7 +13,7 @@ from torch import Tensor
 
 from equilibria.core.budget import require_whole
 
-AT_ONCE = 2**22  # numbers in one block of bootstrap resamples
+BLOCK_NUMBERS = 2**22  # numbers in one block of bootstrap resamples
 
 
 class Estimate(NamedTuple):
@@ -53,7 +53,7 @@ def bootstrap(
     if n < min_units:
         return Estimate(value, math.nan, math.nan, n)
     draw = _numpy_generator(rng)
-    block = max(1, AT_ONCE // table.size)
+    block = max(1, BLOCK_NUMBERS // table.size)
     sizes = [min(block, resamples - done) for done in range(0, resamples, block)]
     values = np.concatenate([statistic(table[draw.integers(n, size=(size, n))]) for size in sizes])  # (resamples,)
     return Estimate(value, *_percentiles(values, level), n)

@@ -17,7 +17,7 @@ from equilibria.training.recipe import Evaluation, Recipe
 SEED = 20_22  # final evaluations of all nets use the same instances
 SEED_DURING_TRAINING = 20_23  # other instances, because weights may be selected by them
 ONLINE_ALIGNMENT = 20  # examples that get an AA score in evaluations during training
-NUMBERS_AT_ONCE = 2**17  # in the inputs of one chunk, so that its states fit into a CPU cache
+CHUNK_NUMBERS = 2**17  # in the inputs of one chunk, so that its states fit into a CPU cache
 ON_THE_EDGE = 2  # examples whose answer may change with rounding when a net is re-measured
 
 
@@ -53,7 +53,7 @@ def measure(
 ) -> Measurement:
     """Measure the score on held-out instances, and the AA of the first `alignment_examples` of them."""
     batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(seed))
-    device, chunk = device_of(model), max(1, NUMBERS_AT_ONCE // batch.x[0].numel())
+    device, chunk = device_of(model), max(1, CHUNK_NUMBERS // batch.x[0].numel())
     scores, residuals, statuses, used, baseline = [], [], [], [], []
     for begin in range(0, examples, chunk):
         piece = batch._replace(x=batch.x[begin : begin + chunk], y=batch.y[begin : begin + chunk])
@@ -147,7 +147,7 @@ def _mean_alignment(
     model: EquilibriumModel, x: torch.Tensor, budget: Budget, restarts: int, seed: int
 ) -> tuple[float, int]:
     """Return the mean AA score and the number of restarts that diverged; in chunks of bounded memory."""
-    parts = max(1, min(len(x) // (restarts + 1), math.ceil(x.numel() / NUMBERS_AT_ONCE)))
+    parts = max(1, min(len(x) // (restarts + 1), math.ceil(x.numel() / CHUNK_NUMBERS)))
     rng = torch.Generator().manual_seed(seed)
     found = [alignment_score(model, part, restarts=restarts, budget=budget, rng=rng) for part in x.tensor_split(parts)]
     scores = torch.cat([one.score for one in found]).double()

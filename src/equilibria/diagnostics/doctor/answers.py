@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from equilibria.core.similarity import typical_norm, vectors
-from equilibria.diagnostics._sensitivity import ROUNDING
+from equilibria.diagnostics._sensitivity import EQUAL_WITHIN
 
 CLOSE = 1e-2  # relative distance within which two lists of numbers are the same answer
 TIE = 1e-5  # relative difference within which the scores of two classes are equal
@@ -71,7 +71,7 @@ class Answers:
 
     def same(self, one: Tensor, other: Tensor) -> Tensor:
         """Whether two predictions are the same answer: (rows,) bool. A prediction that is not finite is no answer."""
-        rounding = max(ROUNDING * torch.finfo(one.dtype).eps, self._error)
+        rounding = max(EQUAL_WITHIN * torch.finfo(one.dtype).eps, self._error)
         if not self.classes:
             length = typical_norm(one) if self._length is None else self._length
             return _distance(one, other, length) <= max(CLOSE, rounding)

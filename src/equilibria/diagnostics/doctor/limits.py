@@ -15,7 +15,7 @@ from equilibria.diagnostics.statistics import bootstrap
 from equilibria.model import EquilibriumModel
 
 NEAR = 1e-3  # relative distance up to which two limits are the same
-AT_ONCE = 8  # examples whose rates are measured together; each needs the memory of a few dozen states
+EXAMPLES_AT_ONCE = 8  # examples whose rates are measured together; each needs the memory of a few dozen states
 SLOW = 0.1  # relative residual below which a moving state may be approaching a limit
 MARGIN = 3.0  # tolerated factor between a distance and its estimate from a residual
 
@@ -31,7 +31,7 @@ class Rates:
 
     def measure(self, wanted: Tensor) -> None:
         """Measure the rates of these examples, (batch,) bool, if they are not known yet."""
-        for part in (wanted & ~self._known).nonzero()[:, 0].split(AT_ONCE):
+        for part in (wanted & ~self._known).nonzero()[:, 0].split(EXAMPLES_AT_ONCE):
             found = contraction(self._model, rows(self._x, part), rows(self._z, part), rng=self._rng)
             self.radius[part], self.norm[part] = found.radius, found.norm
         self._known |= wanted

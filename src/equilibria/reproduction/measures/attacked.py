@@ -22,7 +22,7 @@ from equilibria.reproduction.measures.common import (
 )
 from equilibria.training import Recipe
 
-AT_ONCE = 64  # starts that are searched for together; the unrolled solve of each is in memory
+SEARCHES_AT_ONCE = 64  # starts that are searched for together; the unrolled solve of each is in memory
 SCORES = ("alignment", "guessed_alignment", "attacked_alignment", "score", "attacked_score")
 
 
@@ -67,7 +67,7 @@ class Stress(Measure):
             budget = Budget(best_steps(model, recipe.task, batch, recipe.solver, self.search))
         rng, parts, diverged = torch.Generator().manual_seed(SEED), [], 0
         how: dict[str, Any] = {"guesses": self.guesses, "updates": self.updates, "through": self.through}
-        for part in split(batch, self.restarts + 1, at_once=max(1, AT_ONCE // self.guesses)):
+        for part in split(batch, self.restarts + 1, at_once=max(1, SEARCHES_AT_ONCE // self.guesses)):
             aligned = alignment_score(model, part.x, restarts=self.restarts, budget=budget, rng=rng)
             found = attack(model, part.x, budget=budget, rng=rng, **how)
             scores = found.scores(model, recipe.task, part)

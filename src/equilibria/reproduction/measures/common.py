@@ -19,7 +19,7 @@ from equilibria.tasks import Batch, Task
 from equilibria.training import Recipe
 
 SEED = 20_24  # every net is measured on the same instances, which no training has selected by
-NUMBERS_AT_ONCE = 2**19  # of inputs in one part of a batch
+BATCH_NUMBERS = 2**19  # of inputs in one part of a batch
 SAME_LIMIT = 0.99  # an example whose limits agree less depends on its start, and so on rounding
 SolverName = str  # "own", or a name in SOLVERS
 
@@ -41,7 +41,7 @@ def best_steps(model: EquilibriumModel, task: Task, batch: Batch, solver: Solver
 
 def split(batch: Batch, least: int = 1, *, at_once: int | None = None) -> list[Batch]:
     """Split a batch into parts of bounded memory, each with at least `least` examples."""
-    at_once = at_once or max(1, NUMBERS_AT_ONCE // batch.x[0].numel())
+    at_once = at_once or max(1, BATCH_NUMBERS // batch.x[0].numel())
     parts = max(1, min(len(batch.x) // least, math.ceil(len(batch.x) / at_once)))
     pairs = zip(batch.x.tensor_split(parts), batch.y.tensor_split(parts), strict=True)
     return [batch._replace(x=x, y=y) for x, y in pairs]
