@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: quickstart test lint types browser bench screenshots numbers check-results clean
+.PHONY: quickstart test lint types browser bench torture screenshots numbers check-results clean
 
 quickstart: $(READY)
 	$(BIN)/equilibria quickstart
@@ -25,6 +25,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/alignment.py
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/explorer.py
+
+torture: $(READY)  # kills, flipped bits, nonsense and load: a quarter of an hour
+	$(BIN)/python benchmarks/torture.py --json benchmarks/torture.json
 
 browser:  # Debian's Chromium, which the tests of the explorer drive, and the font of its screenshots
 	@command -v chromium > /dev/null || { \

@@ -13,8 +13,9 @@ from dataclasses import replace
 import torch
 from harness import Line, arguments, median_ratio, report
 
+from equilibria.io.manifest import FileRecord
 from equilibria.training import RECIPES, Fixed, Machine, Recipe, Run, Trainer, Zeros
-from equilibria.training.runs import Saved
+from equilibria.training.states import Saved
 
 STEPS = 10
 OPTIONS = {"bfloat16": Machine(device="cpu", precision="bfloat16")}
@@ -80,7 +81,7 @@ def saving(recipe: Recipe) -> float:
         run.claim(recipe)
         begin = time.perf_counter()
         for step in range(10):
-            run.write_state(Saved(step, trainer.state_dict(), 0.0, 0, 0))
+            run.write_state(Saved(step, trainer.state_dict(), 0.0, 0, FileRecord.of(b"")))
         return (time.perf_counter() - begin) / 10 * 1000
 
 

@@ -64,14 +64,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def start_explorer(runs: Path, **options: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def start_explorer(runs: Path, *flags: str, **options: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Address and process of a server that is started as a user would start it."""
-    command = [sys.executable, "-m", "equilibria", "explore", str(runs), "--no-browser"]
+    command = [sys.executable, "-m", "equilibria", "explore", str(runs), "--no-browser", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
         found = re.search(r"http://\S+", cast(IO[str], process.stdout).readline())
         assert found, "the explorer did not start"
-        yield found[0].rstrip("/"), process
-        process.terminate()
+        try:
+            yield found[0].rstrip("/"), process
+        finally:
+            process.terminate()
 
 
 @pytest.fixture(scope="session")

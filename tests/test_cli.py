@@ -11,6 +11,7 @@ import pytest
 
 from equilibria import Anderson, Broyden, Implicit
 from equilibria.cli import main
+from equilibria.io.manifest import seal
 from equilibria.tasks import EdgeCopy
 from equilibria.training import RECIPES, Fixed, Normal, Pretraining, Run
 
@@ -132,6 +133,7 @@ def test_evaluate_fails_if_the_numbers_are_not_what_was_recorded(run, capsys):
     summary = json.loads(path.read_text())
     summary["measurements"][1]["alignment"] -= 0.1
     path.write_text(json.dumps(summary))
+    seal(run)
     assert main(["evaluate", str(run), "--check"]) == 1
     assert "difficulty 8, 8 steps: alignment is" in capsys.readouterr().out
 

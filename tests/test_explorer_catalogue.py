@@ -14,10 +14,11 @@ from starlette.testclient import TestClient
 from equilibria.explorer import application
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.figures import list_figures
-from equilibria.explorer.solve_stream import CACHED_NUMBERS, SolveCache
+from equilibria.explorer.solve_cache import CACHED_NUMBERS, SolveCache
 from equilibria.explorer.views import VIEWS
 from equilibria.io.describe import to_data
 from equilibria.io.folders import KINDS
+from equilibria.io.manifest import seal
 from equilibria.tasks import TASKS
 
 GOOD = "edge_copy/fast/seed-0"
@@ -33,7 +34,13 @@ def another(root: Path, name: str, measurements: list) -> None:
     """A net with other measurements."""
     shutil.copytree(root / GOOD, root / name)
     summary = json.loads((root / name / "summary.json").read_text())
-    (root / name / "summary.json").write_text(json.dumps(summary | {"measurements": measurements}))
+    rewrite(root / name / "summary.json", json.dumps(summary | {"measurements": measurements}))
+
+
+def rewrite(path: Path, content: str) -> None:
+    """Change a file of a net on purpose."""
+    path.write_text(content)
+    seal(path.parent)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def another(root: Path, name: str, measurements: list) -> None:
 )
 def test_a_net_whose_summary_is_malformed_is_reported_and_the_others_are_listed(root, odd):
     another(root, "odd", [])
-    (root / "odd" / "summary.json").write_text(odd)
+    rewrite(root / "odd" / "summary.json", odd)
     found = Catalogue([root]).data()
     assert [net["path"] for net in found["nets"]] == [GOOD]
     (problem,) = found["problems"]
@@ -63,14 +70,14 @@ def test_a_net_whose_task_is_absurd_is_reported_and_the_others_are_listed(root, 
     another(root, "odd", [])
     config = json.loads((root / "odd" / "config.json").read_text())
     config["task"] |= changes
-    (root / "odd" / "config.json").write_text(json.dumps(config))
+    rewrite(root / "odd" / "config.json", json.dumps(config))
     listed_with_one_problem(root, "odd: ")
 
 
 def test_a_net_whose_name_is_not_valid_unicode_is_reported(root):
     another(root, "odd", [])
     summary = json.loads((root / "odd" / "summary.json").read_text())
-    (root / "odd" / "summary.json").write_text(json.dumps(summary | {"name": "\ud800"}))
+    rewrite(root / "odd" / "summary.json", json.dumps(summary | {"name": "\ud800"}))
     listed_with_one_problem(root, "odd: ")
 
 
@@ -85,7 +92,7 @@ def test_a_net_of_a_task_without_a_view_is_reported(root, monkeypatch):
     monkeypatch.delitem(VIEWS, "mazes")
     config = json.loads((root / "odd" / "config.json").read_text())
     config["task"] = to_data(TASKS["mazes"](), KINDS)
-    (root / "odd" / "config.json").write_text(json.dumps(config))
+    rewrite(root / "odd" / "config.json", json.dumps(config))
     listed_with_one_problem(root, "odd: the explorer has no view of the task mazes")
 
 
@@ -114,7 +121,7 @@ def test_a_figure_that_cannot_be_sent_is_reported_and_the_others_are_listed(root
 
 
 def test_measurements_that_are_not_numbers_are_none(root):
-    another(root, "odd", [{"difficulty": 10, "steps": 5, "score": math.nan, "alignment": 10**400}])
+    another(root, "odd", [{"difficulty": 10, "steps": 5, "score": None, "alignment": "high"}])
     found = Catalogue([root]).data()
     (net,) = [net for net in found["nets"] if net["path"] == "odd"]
     assert net["alignment"] is None
@@ -146,9 +153,9 @@ def test_weights_must_be_in_the_folder_of_their_config(root):
     another(root, "odd", [])
     config = json.loads((root / "odd" / "config.json").read_text())
     config["weights"]["file"] = f"../{GOOD}/model.safetensors"
-    (root / "odd" / "config.json").write_text(json.dumps(config))
+    rewrite(root / "odd" / "config.json", json.dumps(config))
     catalogue = Catalogue([root])
-    with pytest.raises(Exception, match="must be a file in the same folder"):
+    with pytest.raises(Exception, match=r"must be model.safetensors in the same folder"):
         catalogue.model(catalogue.net("odd"))
 
 
@@ -156,7 +163,7 @@ def test_figures_are_not_read_through_links_and_odd_points_are_dropped(root):
     study = root / "50% #1" / "correlation"
     study.mkdir(parents=True)
     (study.parent / "report.html").write_text("<h1>Report</h1>")
-    points = [{"net": GOOD, "x": 10**400, "y": 0.5}, {"net": GOOD, "x": 0.5, "y": 0.5}]
+    points = [{"net": GOOD, "x": "far", "y": 0.5}, {"net": GOOD, "x": 0.5, "y": 0.5}]
     (study / "points.json").write_text(json.dumps({"title": "One", "x": "AA", "y": "accuracy", "points": points}))
     (root / "50% #1" / "strange").mkdir()
     (root / "50% #1" / "strange" / "points.json").write_text("[1]")

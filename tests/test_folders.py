@@ -9,10 +9,12 @@ from torch import nn
 
 import equilibria
 from equilibria import Anderson, Broyden, Budget, EquilibriumModel, Implicit
+from equilibria.io.manifest import seal
 from equilibria.nets import NETS, ConvNet, DenseNet, Feedforward
 from equilibria.tasks import EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
 from equilibria.training import Projected, Recipe
 
+FILES = ["config.json", "manifest.json", "model.safetensors"]
 TASKS: dict[str, Task] = {
     "sequence": PrefixSum(),
     "image": Mazes(),
@@ -34,7 +36,7 @@ def test_every_net_comes_back_the_same(name, tmp_path):
     x = task.sample(2, task.test_difficulties[0], rng()).x
     with torch.no_grad():
         assert torch.equal(again(x).prediction, model(x).prediction)
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == FILES
 
 
 def test_a_projected_start_comes_back(tmp_path):
@@ -104,12 +106,15 @@ def test_damage_is_found(tmp_path):
     with pytest.raises(ValueError, match=r"model.safetensors is damaged"):
         equilibria.load(tmp_path, into=own_model())
     (tmp_path / "config.json").write_text("{")
+    seal(tmp_path)
     with pytest.raises(ValueError, match=r"config.json is damaged"):
         equilibria.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"format": "equilibria-1", "net": None}))
+    seal(tmp_path)
     with pytest.raises(ValueError, match=r"config.json has no budget, gradient, init, solver, task, weights"):
         equilibria.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"other": 1}))
+    seal(tmp_path)
     with pytest.raises(ValueError, match="does not describe a model"):
         equilibria.load(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"config.json is missing"):
@@ -123,6 +128,7 @@ def test_a_description_cannot_run_code(tmp_path):
     config = json.loads(path.read_text())
     config["net"] = {"kind": "os.system", "command": "true"}
     path.write_text(json.dumps(config))
+    seal(tmp_path)
     with pytest.raises(ValueError, match=r"net cannot be 'os.system'"):
         equilibria.load(tmp_path)
 

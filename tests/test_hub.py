@@ -162,5 +162,6 @@ def test_to_the_hub_and_back(run, tmp_path):
         finished = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | there)
         server.shutdown()
     assert finished.returncode == 0, finished.stderr[-3000:]
-    assert set(Mine.files) == {"README.md", "config.json", "model.safetensors", "recipe.json", "summary.json"}
+    files = {"config.json", "manifest.json", "model.safetensors", "recipe.json", "summary.json"}
+    assert set(Mine.files) == {"README.md", *files}
     assert "/commit/1" in finished.stdout

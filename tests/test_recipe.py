@@ -130,7 +130,7 @@ def test_a_file_with_a_mistake_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"mine.json: optin is not a field; did you mean optim"):
         Recipe.load(path)
     path.write_text("{")
-    with pytest.raises(ValueError, match=r"mine.json: "):
+    with pytest.raises(ValueError, match=r"mine.json is damaged: it is not valid JSON"):
         Recipe.load(path)
 
 

@@ -144,7 +144,7 @@ class TestDisturbed:
         path.write_text(path.read_text()[:100])
         assert main([*COMMAND, str(copy)]) == 1
         output = " ".join(capsys.readouterr().out.split())
-        assert f"{path} cannot be read" in output
+        assert f"{path} is damaged" in output
         assert "remove it, and it is made again" in output
 
 

@@ -15,9 +15,11 @@ import equilibria
 from equilibria import Anderson, Implicit
 from equilibria.cli import main
 from equilibria.io.files import jsonable
+from equilibria.io.manifest import seal
 from equilibria.training import AlignmentPenalty, Evaluation, Fixed, Optim, Run, find_runs, table, train
+from equilibria.training.lock import AnotherRun
 from equilibria.training.measurement import Measurement, measure_final
-from equilibria.training.runs import AnotherRun, compare_measurements
+from equilibria.training.runs import compare_measurements
 
 
 def test_a_recipe_that_cannot_be_built_leaves_the_folder_free(tmp_path):
@@ -30,13 +32,25 @@ def test_a_state_of_another_recipe_is_not_resumed(tmp_path):
     folder = tmp_path / "run"
     interrupted(folder, 20)
     (folder / "recipe.json").unlink()
+    with pytest.raises(ValueError, match=r"recipe.json is missing, but manifest.json lists it"):
+        train(replace(RECIPE, seed=3), folder)
+    (folder / "manifest.json").rename(tmp_path / "manifest.json")
     with pytest.raises(AnotherRun, match="contains a state but no recipe"):
         train(replace(RECIPE, seed=3), folder)
     (folder / "recipe.json").write_text(replace(RECIPE, seed=3).to_json())
+    (tmp_path / "manifest.json").rename(folder / "manifest.json")
+    with pytest.raises(ValueError, match=r"recipe.json is damaged or was changed"):
+        train(replace(RECIPE, seed=3), folder)
+    before = sorted(folder.glob("state-*"))
+    seal(folder)  # or in a folder of an earlier version, which has no manifest
+    with pytest.raises(AnotherRun, match=r"recipe.json was changed: it is recipe .*restore recipe.json"):
+        train(replace(RECIPE, seed=3), folder)
+    assert sorted(folder.glob("state-*")) == before, "good states stay"
+    (folder / "recipe.json").write_text(RECIPE.to_json())
+    seal(folder)
     notes = Notes()
-    train(replace(RECIPE, seed=3), folder, on_progress=notes)
-    assert notes.first_step == 0
-    assert "belongs to another recipe" in notes.warnings[0]
+    assert train(RECIPE, folder, on_progress=notes).finished
+    assert notes.first_step == 19
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
@@ -157,6 +171,7 @@ def test_the_table_has_a_row_for_every_run_and_the_same_columns_in_each(tmp_path
     assert rest["score/6_after_4"] is None
     assert table(tmp_path / "nothing") == []
     (tmp_path / "finished" / "summary.json").write_text("")
+    seal(tmp_path / "finished")
     rows = {Path(row["folder"]).name: row for row in table(tmp_path)}
     assert "summary.json is damaged" in rows["finished"]["state"]
     assert rows["unfinished"]["state"] == "unfinished"

@@ -13,7 +13,7 @@ import pytest
 from small_run import RECIPE, Notes, interrupted, loss_lines
 
 from equilibria.training import Optim, Recipe, Run, train
-from equilibria.training.runs import AnotherRun
+from equilibria.training.lock import AnotherRun
 
 SCRIPT = """
 import sys, torch
@@ -124,24 +124,24 @@ def test_if_every_state_is_damaged_it_warns_and_starts_again(tmp_path):
 
 
 def test_a_run_that_dies_while_it_finishes_can_be_finished(tmp_path):
-    """Killed after each of the last writes: weights, config, summary."""
+    """Killed after each of the last writes: weights, config and summary under hidden names, and the manifest."""
     script = SCRIPT.replace(
         "try:",
         """
 import os, signal
-import equilibria.io.files, equilibria.io.folders, equilibria.training.runs as runs
-write, last = equilibria.io.files.write_atomically, sys.argv[3]
+import equilibria.io.manifest as manifest
+write, last = manifest.write_atomically, sys.argv[3]
 def die_after(path, content):
     write(path, content)
-    if path.name == last:
+    if last in path.name and (last != "manifest.json" or b"summary.json" in content):
         os.kill(os.getpid(), signal.SIGKILL)
-equilibria.io.files.write_atomically = equilibria.io.folders.write_atomically = runs.write_atomically = die_after
+manifest.write_atomically = die_after
 try:""",
     )
     recipe_file = tmp_path / "recipe.json"
     recipe_file.write_text(replace(RECIPE, optim=Optim(steps=10, batch=4)).to_json())
     whole = train(Recipe.load(recipe_file), tmp_path / "whole")
-    for name in ("model.safetensors", "config.json", "summary.json"):
+    for name in ("model.safetensors", "config.json", "summary.json", "manifest.json"):
         folder = tmp_path / name
         killed = subprocess.run([sys.executable, "-c", script, str(recipe_file), str(folder), name])
         assert killed.returncode == -signal.SIGKILL

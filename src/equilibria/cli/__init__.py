@@ -1,6 +1,6 @@
 """The command line.
 
-`equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | reproduce | explore`
+`equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | reproduce | explore | seal`
 """
 
 import sys
@@ -13,22 +13,26 @@ from equilibria.cli.attack import AttackCommand
 from equilibria.cli.diagnose import DiagnoseCommand
 from equilibria.cli.evaluate import Evaluate
 from equilibria.cli.explore import Explore
+from equilibria.cli.failures import FAILED, INTERRUPTED, printable, report, short_warnings
 from equilibria.cli.listing import List
 from equilibria.cli.measure import MeasureCommand
 from equilibria.cli.quickstart import Quickstart
 from equilibria.cli.reproduce import Reproduce
+from equilibria.cli.seal import Seal
 from equilibria.cli.sweep import Sweep
 from equilibria.cli.train import Train, resume_command, with_recipe
 from equilibria.training import Interrupted, TrainingDiverged
-
-FAILED, INTERRUPTED = 1, 130  # exit codes; wrong flags give 2, and 0 is success
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command and return its exit code: 0, 1 (failed), 2 (wrong flags), 70 (unexpected), 130 (interrupted)."""
+    with short_warnings():
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(arguments: list[str]) -> int:
     try:
         if arguments.count("--grid") > 1:
             raise ValueError("--grid is given twice; list all axes after one --grid")
@@ -43,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             | Annotated[DiagnoseCommand, tyro.conf.subcommand("diagnose")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")]
             | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-            | Annotated[Explore, tyro.conf.subcommand("explore")],
+            | Annotated[Explore, tyro.conf.subcommand("explore")]
+            | Annotated[Seal, tyro.conf.subcommand("seal")],
             args=arguments,
             prog="equilibria",
             description="Train, measure and use equilibrium models: networks that iterate until they settle.",
@@ -56,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (ValueError, OSError, TrainingDiverged) as error:
-        print(f"equilibria: {error}", file=sys.stderr)
+    except TrainingDiverged as error:
+        print(f"equilibria: {printable(error)}", file=sys.stderr)
         return FAILED
+    except Exception as error:
+        return report(error)

@@ -23,6 +23,8 @@ class Explore:
     """Port to listen on. Defaults to the first free port from 8420."""
     host: str = "127.0.0.1"
     """Address to listen on. At 127.0.0.1, only this machine can open the page."""
+    memory: float = 2.0
+    """Gigabytes of memory that the explorer may use. Solves that do not fit wait, and are then refused."""
     no_browser: Flag = False
     """Print the address, but do not open a browser."""
     export: Path | None = None
@@ -56,7 +58,7 @@ class Explore:
             raise ValueError(f"--{wrong[0]} applies only to --export; add --export FOLDER")
         if self.host in ("0.0.0.0", "::"):
             raise ValueError(f"--host {self.host} means every address; pass the address that browsers will use")
-        explorer.serve(roots, host=self.host, port=self.port, on_ready=self._announce)
+        explorer.serve(roots, host=self.host, port=self.port, memory=self.memory, on_ready=self._announce)
         return 0
 
     def _announce(self, address: str) -> None:

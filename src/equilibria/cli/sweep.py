@@ -16,6 +16,7 @@ from rich.table import Table
 from equilibria.cli.executors import ExecutorFlags
 from equilibria.cli.options import Flag, TrackerName
 from equilibria.cli.recipe_flags import find_recipe
+from equilibria.io.files import read_json
 from equilibria.training import Recipe
 from equilibria.training._grid import grid, parse_axis
 from equilibria.training._sweep import Entry, sweep
@@ -121,7 +122,7 @@ def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
 def _bases(name: str) -> list[Recipe]:
     path = Path(name)
     if path.is_file():
-        data = json.loads(path.read_text())
+        data = read_json(path, object)
         if isinstance(data, list):
             return [Recipe.from_data(one) for one in data]
     return [find_recipe(name)[0]]

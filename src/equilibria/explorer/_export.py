@@ -18,7 +18,8 @@ from equilibria.explorer.catalogue import DEFAULT_STEPS, Catalogue, CatalogueNet
 from equilibria.explorer.jobs import with_base64_data
 from equilibria.explorer.requests import Refused, parse_request
 from equilibria.explorer.server import PAGE, STREAMS
-from equilibria.explorer.solve_stream import Problem, SolveCache
+from equilibria.explorer.solve_cache import SolveCache
+from equilibria.explorer.solve_stream import Problem
 from equilibria.tasks import TASKS
 
 IMPORT = re.compile(r'(from|import) "(\.{1,2}/[^"]+)"')

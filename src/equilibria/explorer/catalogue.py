@@ -13,8 +13,9 @@ from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
 from equilibria.explorer.requests import MAX_STEPS, Refused, is_number, printable
 from equilibria.explorer.views import VIEWS, View
 from equilibria.io.describe import from_data
-from equilibria.io.files import read_json
-from equilibria.io.folders import KINDS, load, read_config
+from equilibria.io.files import parse_json
+from equilibria.io.folders import KINDS, load, parse_config
+from equilibria.io.manifest import CONFIG, COVERED, MANIFEST, SUMMARY, read_files
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import TASKS, Task
@@ -22,7 +23,7 @@ from equilibria.tasks import TASKS, Task
 LOADED_NETS = 16  # kept in memory
 DESCRIBED_NETS = 4096  # whose descriptions are kept in memory
 DEFAULT_STEPS = 200  # of a net without measurements
-FILES = ("config.json", "summary.json", "recipe.json", "model.safetensors")  # that may be read of a net
+FILES = (*COVERED, MANIFEST)  # that may be read of a net
 DEFAULT_FOLDERS = (Path("results"), Path("runs"))
 
 
@@ -160,13 +161,14 @@ def _pair(nets: list[CatalogueNet]) -> list[str]:
 
 def _version(folder: Path) -> tuple[int, ...]:
     """Changes when the files that describe a net are written again."""
-    files = [folder / name for name in ("config.json", "summary.json")]
+    files = [folder / name for name in (CONFIG, SUMMARY, MANIFEST)]
     return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
 
 
 @lru_cache(maxsize=DESCRIBED_NETS)
 def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet:
-    config = read_config(folder)
+    files = read_files(folder, (CONFIG, SUMMARY))
+    config = parse_config(files, folder)
     if config.get("task") is None:
         raise ValueError("its task is unknown, so the explorer cannot make inputs for it")
     task = from_data(config["task"], Task, KINDS, "task").held_out()
@@ -175,8 +177,7 @@ def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet
         raise ValueError(f"the explorer has no view of the task {kind}")
     if not all(map(is_number, (*task.train_difficulties, *task.test_difficulties))):
         raise ValueError("the difficulties of its task are not finite numbers")
-    file = folder / "summary.json"
-    summary = read_json(file) if file.is_file() else {}
+    summary = parse_json(files.contents[SUMMARY], folder / SUMMARY) if SUMMARY in files.contents else {}
     measured = _measurements(summary)
     steps: dict[float, int] = {}
     for one in measured:

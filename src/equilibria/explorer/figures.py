@@ -14,7 +14,10 @@ from equilibria.io.files import read_json
 SUFFIXES = {".html", ".svg", ".png", ".json", ".css", ".js"}
 MAX_POINTS = 10_000
 # A report may have its own style, but it may neither run scripts nor send requests.
-REPORT_POLICY = "sandbox allow-same-origin; default-src 'none'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
+REPORT_POLICY = (
+    "sandbox allow-same-origin; default-src 'none'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
 
 
 def list_figures(catalogue: Catalogue) -> dict[str, Any]:

@@ -19,9 +19,10 @@ BACKGROUND_DELAY = 0.4  # seconds that a background job lets interactive ones go
 MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
 STOP_CHECK_SECONDS = 0.1  # seconds between two checks whether a paused job has been stopped
 JOIN_TIMEOUT = 5.0  # seconds to wait for the thread of a stopped job
+SECURE_SECONDS = 8.0  # a stream to a script that has run for longer ends if all jobs are taken
 
 Event = dict[str, Any]  # {"event": name, ...}; the "data" of frames is bytes
-Work = Callable[[Callable[[], None]], Iterator[Event]]  # gets a `checkpoint` to call every few milliseconds
+Work = Callable[["Turn"], Iterator[Event]]  # calls `turn.checkpoint()` every few milliseconds
 log = logging.getLogger(__name__)
 
 
@@ -113,16 +114,29 @@ class JobRunner:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def start(self, work: Work, *, time_slice: float, interactive: bool) -> "Job":
-        """Start a job whose turns take `time_slice` seconds. Call this from the event loop."""
+    def start(self, work: Work, *, time_slice: float, interactive: bool, for_script: bool = False) -> "Job":
+        """Start a job whose turns take `time_slice` seconds. Call this from the event loop.
+
+        If all jobs are taken, the oldest job `for_script` ends in favour of the new one: the server cannot see whether
+        a script still reads what it asked for.
+        """
         if self._closed:
             raise Refused(503, "the explorer is shutting down")
         if len(self) >= MAX_JOBS:
-            raise Refused(429, f"{MAX_JOBS} solves are already running; try again in a moment")
-        job = Job(work, Turn(self._slots, time_slice, interactive=interactive), self._jobs.discard)
+            self._end_oldest()
+        turn = Turn(self._slots, time_slice, interactive=interactive)
+        job = Job(work, turn, self._jobs.discard, for_script=for_script)
         self._jobs.add(job)
         job.thread.start()
         return job
+
+    def _end_oldest(self) -> None:
+        old = [job for job in self._jobs if job.for_script and job.age > SECURE_SECONDS and job.refusal is None]
+        if not old:
+            raise Refused(429, f"{MAX_JOBS} solves are already running; try again in a moment")
+        oldest = max(old, key=lambda job: job.age)
+        oldest.refusal = Refused(503, f"{MAX_JOBS} solves are running, and this one gives way to a new one; try again")
+        oldest.stop()
 
     def close(self) -> None:
         """Stop all jobs and wait for their threads."""
@@ -137,12 +151,19 @@ class JobRunner:
 class Job:
     """A solve that runs in a thread."""
 
-    def __init__(self, work: Work, turn: Turn, on_end: Callable[["Job"], None]) -> None:
+    def __init__(self, work: Work, turn: Turn, on_end: Callable[["Job"], None], *, for_script: bool) -> None:
+        self.for_script, self._began = for_script, time.monotonic()
+        self.refusal: Refused | None = None  # why it was stopped, if its client should know
         self._work, self._turn, self._on_end = work, turn, on_end
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._unsent_slots = threading.Semaphore(MAX_UNSENT)
         self.thread = threading.Thread(target=self._run, name="explorer-job", daemon=True)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._began
 
     def stop(self) -> None:
         """Stop the job at its next checkpoint, or at once if it waits."""
@@ -160,11 +181,12 @@ class Job:
     def _run(self) -> None:
         try:
             with self._turn:
-                for event in self._work(self._turn.checkpoint):
+                for event in self._work(self._turn):
                     self._wait_for_reader()
                     self._send(event)
         except JobStopped:
-            pass
+            if self.refusal is not None:
+                self._send({"event": "refused", **self.refusal.data()})
         except Refused as refused:
             self._send({"event": "refused", **refused.data()})
         except Exception as error:  # the server keeps running, and the page shows the reason

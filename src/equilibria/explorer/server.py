@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,31 @@ import torch
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from equilibria.explorer import figures
 from equilibria.explorer.catalogue import Catalogue
+from equilibria.explorer.connections import (
+    MAX_CONNECTIONS,
+    MAX_HEADERS,
+    PING_SECONDS,
+    PONG_SECONDS,
+    LimitedProtocol,
+    LimitedWebSocket,
+)
 from equilibria.explorer.diagnosis_stream import diagnosis_events
-from equilibria.explorer.jobs import Job, JobLines, JobRunner
+from equilibria.explorer.guard import Guard
+from equilibria.explorer.jobs import Event, Job, JobLines, JobRunner, Turn
+from equilibria.explorer.memory import DEFAULT_LIMIT, MemoryLimit
 from equilibria.explorer.requests import MAX_BYTES, Refused, parse_json, parse_request
-from equilibria.explorer.solve_stream import Problem, SolveCache, solve_events
+from equilibria.explorer.solve_cache import SolveCache
+from equilibria.explorer.solve_stream import Problem, solve_events
 
 PAGE = Path(__file__).parent / "page"
 PORTS = range(8420, 8440)  # tried in this order by default
@@ -37,21 +46,11 @@ MAX_STREAMS_PER_PAGE = 8
 HEAD = struct.Struct("<IIII")  # of a binary message: kind, request id, first step, number of steps
 STREAMS = {"think": solve_events, "diagnose": diagnosis_events}
 TIME_SLICES = {"think": 0.08, "diagnose": 0.02}  # seconds; a solve on screen goes faster than its diagnosis
-LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
-HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-        "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
-}
 
 
-def application(roots: Sequence[Path], *, host: str = "127.0.0.1") -> ASGIApp:
-    """The ASGI application that shows the nets under `roots`."""
-    return Explorer(roots).application(host)
+def application(roots: Sequence[Path], *, host: str = "127.0.0.1", memory: float = DEFAULT_LIMIT) -> ASGIApp:
+    """The ASGI application that shows the nets under `roots`, with a limit of `memory` GB."""
+    return Explorer(roots, memory).application(host)
 
 
 def serve(
@@ -59,17 +58,26 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
+    memory: float = DEFAULT_LIMIT,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until interrupted. `on_ready` is called with the address once the page can be loaded."""
-    explorer = Explorer(roots)
+    """Serve until interrupted, with a limit of `memory` GB.
+
+    `on_ready` is called with the address once the page can be loaded.
+    """
+    explorer = Explorer(roots, memory)
     sock = _listen(host, port)
     name = f"[{host}]" if ":" in host else host
     config = uvicorn.Config(
         explorer.application(host),
         log_level="warning",
-        ws="websockets-sansio",
+        http=LimitedProtocol,
+        h11_max_incomplete_event_size=MAX_HEADERS,
+        ws=LimitedWebSocket,
         ws_max_size=2 * MAX_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PONG_SECONDS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=1,
     )
     if on_ready is not None:
@@ -81,9 +89,10 @@ def serve(
 class Explorer:
     """The nets under `roots` and the running solves. Its methods are the routes."""
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], memory: float = DEFAULT_LIMIT) -> None:
         torch.set_num_threads(1)  # solves run in parallel, with one core each
         self.catalogue = Catalogue(roots)
+        self.memory = MemoryLimit(memory)
         self.jobs = JobRunner(os.cpu_count() or 1)
         self._cache = SolveCache()
 
@@ -105,14 +114,18 @@ class Explorer:
         )
         return Guard(app, host)
 
-    def start(self, data: dict[str, Any]) -> Job:
+    def start(self, data: dict[str, Any], *, for_script: bool = False) -> Job:
         """Check a request and start its job."""
         request = parse_request(data, self.catalogue)
+        interactive = request.what == "think"
 
-        def work(checkpoint: Callable[[], None]) -> Any:
-            return STREAMS[request.what](Problem(request, self.catalogue, checkpoint, self._cache))
+        def work(turn: Turn) -> Iterator[Event]:
+            problem = Problem(request, self.catalogue, turn.checkpoint, self._cache)
+            with self.memory.reserved(problem.bytes_needed(), turn):
+                yield from STREAMS[request.what](problem)
 
-        return self.jobs.start(work, time_slice=TIME_SLICES[request.what], interactive=request.what == "think")
+        time_slice = TIME_SLICES[request.what]
+        return self.jobs.start(work, time_slice=time_slice, interactive=interactive, for_script=for_script)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -132,7 +145,7 @@ class Explorer:
             body += part
             if len(body) > MAX_BYTES:
                 raise Refused(413, f"a request may have at most {MAX_BYTES} bytes")
-        job = self.start(parse_json(body))
+        job = self.start(parse_json(body), for_script=True)
         events = job.events()
         first = await anext(events, None)
         if first is None:
@@ -215,41 +228,6 @@ class _Page:
                     await self._websocket.send_bytes(head + event["data"])
                 else:
                     await self._websocket.send_json({"id": number, **event})
-
-
-class Guard:
-    """Refuses foreign Host headers (DNS rebinding) and foreign Origins (other pages in the same browser).
-
-    Starlette's `TrustedHostMiddleware` checks only the Host, and gives no reason.
-    """
-
-    def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app = app
-        self._names = {*LOCAL_NAMES, host.lower()}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        try:
-            if scope["type"] != "lifespan":
-                self._check(Headers(scope=scope))
-        except Refused as refused:
-            await JSONResponse(refused.data(), refused.status)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send_with_headers)
-
-    def _check(self, headers: Headers) -> None:
-        host, origin = headers.get("host", "").lower(), headers.get("origin")
-        name = re.sub(r":\d+$", "", host).strip("[]")
-        if name not in self._names:
-            raise Refused(403, f"this explorer does not serve {host[:100]!r}; open the address that it printed")
-        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
-            raise Refused(403, f"a page from {origin[:100]!r} may not use this explorer")
 
 
 class _Server(uvicorn.Server):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -21,6 +19,7 @@ from equilibria.diagnostics import attack
 from equilibria.explorer.catalogue import Catalogue
 from equilibria.explorer.jobs import Event
 from equilibria.explorer.requests import MAX_RESTARTS, MAX_SEED, Input, Refused, SolveRequest
+from equilibria.explorer.solve_cache import SolveCache
 from equilibria.explorer.views import DrawnInput, View, judge
 from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel, zeros
@@ -31,12 +30,13 @@ COLUMNS = ("residual", "score", "share", "right")
 PACKET_SECONDS = 1 / 30  # between two packets
 PACKET_BYTES = 2**18  # a packet of this size is sent at once
 SETTLED = 1e-4  # a relative residual that counts as settled
-CACHED_INPUTS = 64
-CACHED_NUMBERS = 2**24  # in all cached starts: 64 MB
 NUMBERS_PER_ROW = 2**21  # in a solver's memory of one solve
 UNROLLED_NUMBERS = 2**21  # in the states that an attack backpropagates through
 STEPS_PER_REPORT, SECONDS_PER_REPORT = 10, 0.25  # of a start that takes long
 ATTACK_GUESSES, ATTACK_UPDATES, ATTACK_STEPS = 2, 20, 32
+# The memory of a solve, in numbers per number of its state: of a row, of each state that a solver keeps of it, and of
+# each step that an attack backpropagates through.
+STATES_PER_ROW, STATES_PER_MEMORY, STATES_PER_UNROLLED_STEP = 36, 1.3, 24
 OTHER_SEEDS = 1_000_003  # added to an input's seed to get the seeds of other inputs
 
 T = TypeVar("T")
@@ -148,6 +148,16 @@ class Problem:
                 raise Refused(422, f"{request.net} cannot take this input: {error}") from error
         self.solver = make_solver(request.solver, self.usual_start.numel())
 
+    def bytes_needed(self) -> int:
+        """An upper estimate of the memory that the solve takes, from measurements of all kinds of solves."""
+        request, size = self.request, self.usual_start.numel()
+        rows = 1 if request.what == "think" else 2 + request.noises + request.restarts
+        kept = getattr(self.solver, "memory", 0) * (1 if isinstance(self.solver, Broyden) else 2)
+        states = rows * (STATES_PER_ROW + STATES_PER_MEMORY * kept)
+        if request.start.kind == "attack":
+            states += ATTACK_GUESSES * self._attack_depth() * STATES_PER_UNROLLED_STEP
+        return int(4 * size * states)
+
     def stepwise(self, starts: Tensor, injection: tuple | None = None) -> Stepwise:
         """A solve from each of the starts, (rows, *state); `injection` defaults to that of the input."""
         if injection is None:
@@ -216,18 +226,21 @@ class Problem:
     def _attacked_start(self) -> Tensor:
         """The start found by a short search whose limit is farthest from the usual one."""
         model, seed = self.model, self.request.start.seed
-        steps = UNROLLED_NUMBERS // (ATTACK_GUESSES * self.usual_start.numel())
         cell = _Checkpointed(model.cell, self._checkpoint)
         found = attack(
             EquilibriumModel(model.encoder, cell, model.readout, model.init, solver=self.solver),
             self.instance.batch.x,
             guesses=[self.noise(1.0, seed + number) for number in range(ATTACK_GUESSES)],
             updates=ATTACK_UPDATES,
-            through=max(4, min(ATTACK_STEPS, steps)),
+            through=self._attack_depth(),
             budget=Budget(self.request.steps),
             rng=torch.Generator().manual_seed(seed),
         )
         return found.start
+
+    def _attack_depth(self) -> int:
+        """The number of steps that an attack backpropagates through."""
+        return max(4, min(ATTACK_STEPS, UNROLLED_NUMBERS // (ATTACK_GUESSES * self.usual_start.numel())))
 
     def _key(self) -> tuple[Any, ...]:
         request = self.request
@@ -249,35 +262,6 @@ class _Checkpointed(nn.Module):
         """The prepared cell, with checkpoints, and its injection."""
         cell, injection = prepare(self.cell, injection)
         return _Checkpointed(cell, self.checkpoint), injection
-
-
-States = TypeVar("States", bound=tuple[Tensor, ...])
-
-
-class SolveCache:
-    """Inputs and starts that are likely to be requested again, within a fixed amount of memory."""
-
-    def __init__(self) -> None:
-        self.instance = lru_cache(maxsize=CACHED_INPUTS)(lambda view, task, wanted: view.instance(task, wanted))
-        self._starts: dict[tuple[Any, ...], tuple[Tensor, ...]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[Any, ...]) -> Any:
-        """The states of this key, or None."""
-        return self._starts.get(key)
-
-    def put(self, key: tuple[Any, ...], states: States) -> States:
-        """Cache states, and drop the oldest ones if there are too many."""
-        with self._lock:
-            self._starts[key] = states
-            while self.numbers > CACHED_NUMBERS:
-                self._starts.pop(next(iter(self._starts)))
-        return states
-
-    @property
-    def numbers(self) -> int:
-        """The number of elements in the cached states."""
-        return sum(tensor.numel() for states in self._starts.values() for tensor in states)
 
 
 def make_solver(name: str, size: int) -> Solver:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 Registries = Mapping[type, Mapping[str, type]]  # an abstract kind -> names -> its members
+LARGEST_INTEGER = 2**63  # integers of a description are smaller, because torch has no larger ones
+MOST_SHOWN = 200  # characters of a value in an error message
 LATER = {"added_later": True}  # metadata of a field that older descriptions do not have
 
 
@@ -110,7 +112,8 @@ def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
     if not isinstance(data, dict) or "kind" not in data:
         raise _wrong(where, data, f"the name of one of {', '.join(members)}")
     if not isinstance(data["kind"], str) or data["kind"] not in members:
-        raise ValueError(f"{where or 'kind'} cannot be {data['kind']!r}; {nearest(str(data['kind']), list(members))}")
+        near = nearest(str(data["kind"])[:MOST_SHOWN], list(members))
+        raise ValueError(f"{where or 'kind'} cannot be {_short(data['kind'])}; {near}")
     return _dataclass(data, members[data["kind"]], registries, where)
 
 
@@ -121,16 +124,17 @@ def _dataclass(data: Any, kind: type, registries: Registries, where: str) -> Any
     if not isinstance(data, dict):
         raise _wrong(where, data, f"the fields of {kind.__name__}")
     annotations = _annotations(kind)
-    if any(members.get(data.get("kind", "")) is kind for members in registries.values()):
+    named = data.get("kind", "")
+    if isinstance(named, str) and any(members.get(named) is kind for members in registries.values()):
         data = {key: value for key, value in data.items() if key != "kind"}  # the annotation implies it
     known = [field.name for field in dataclasses.fields(kind)]
     for name in data:
         if name not in known:
-            raise ValueError(f"{_join(where, name)} is not a field; {nearest(name, known)}")
+            raise ValueError(f"{_join(where, name)} is not a field; {nearest(str(name)[:MOST_SHOWN], known)}")
     values = {name: from_data(value, annotations[name], registries, _join(where, name)) for name, value in data.items()}
     try:
         return kind(**values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{where}: {error}" if where else str(error)) from error
 
 
@@ -152,6 +156,8 @@ def _plain(data: Any, kind: Any, where: str) -> Any:
         return data
     if kind is Path and isinstance(data, str):
         return Path(data)
+    if isinstance(data, int) and not abs(data) < LARGEST_INTEGER:
+        raise _wrong(where, data, f"smaller than {LARGEST_INTEGER}")
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
@@ -165,4 +171,11 @@ def _join(where: str, name: str) -> str:
 
 
 def _wrong(where: str, data: Any, allowed: str) -> ValueError:
-    return ValueError(f"{where or 'the value'} must be {allowed}, got {data!r}")
+    return ValueError(f"{where or 'the value'} must be {allowed}, got {_short(data)}")
+
+
+def _short(data: Any) -> str:
+    if isinstance(data, int) and abs(data) >= LARGEST_INTEGER:
+        return f"an integer of {data.bit_length()} bits"
+    text = repr(data)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

@@ -1,6 +1,11 @@
-"""Save and load a model as a folder: weights in `model.safetensors`, everything else in `config.json`, no pickle."""
+"""Save and load a model as a folder: weights in `model.safetensors`, everything else in `config.json`, no pickle.
+
+The digests of both files are in `manifest.json`. See `equilibria.io.manifest`.
+"""
 
 import re
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,17 @@ from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver
 from equilibria.gradients import GRADIENTS, Gradient
 from equilibria.io.describe import from_data, to_data
-from equilibria.io.files import DamagedFile, digest, read_checked, read_json, write_atomically, write_json
+from equilibria.io.files import DamagedFile, digest, json_bytes, parse_json
+from equilibria.io.manifest import (
+    CONFIG,
+    RECIPE,
+    SUMMARY,
+    WEIGHTS,
+    FolderFiles,
+    read_files,
+    replace_files,
+    warn_if_unsealed,
+)
 from equilibria.model import EquilibriumModel, encoded, zeros
 from equilibria.nets import NETS, Net
 from equilibria.solvers import SOLVERS
@@ -22,13 +37,15 @@ from equilibria.tasks import TASKS, Task
 
 KINDS = {Task: TASKS, Net: NETS, Solver: SOLVERS, Gradient: GRADIENTS}
 INITS = {"zeros": zeros, "encoded": encoded}
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
-RECIPE, SUMMARY = "recipe.json", "summary.json"  # also there if the folder is that of a training run
 
 
 def save(model: EquilibriumModel, folder: str | Path) -> None:
-    """Save `model` to `folder`, which is created if necessary. An existing model in the folder is replaced."""
-    folder = Path(folder)
+    """Save `model` to `folder`, which is created if necessary. An existing model in the folder is replaced at once."""
+    replace_files(Path(folder), model_files(model))
+
+
+def model_files(model: EquilibriumModel) -> dict[str, bytes]:
+    """The files that `save` writes, by name."""
     net, task = model.blueprint or (None, None)
     weights = pack(model.state_dict())
     config = {
@@ -41,8 +58,7 @@ def save(model: EquilibriumModel, folder: str | Path) -> None:
         "init": next((name for name, init in INITS.items() if model.init is init), "own"),
         "weights": {"file": WEIGHTS, "sha256": digest(weights)},
     }
-    write_atomically(folder / WEIGHTS, weights)
-    write_json(folder / CONFIG, config)
+    return {WEIGHTS: weights, CONFIG: json_bytes(config)}
 
 
 def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> EquilibriumModel:
@@ -52,36 +68,55 @@ def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> Equilib
     weights are then loaded into it.
     """
     folder = Path(folder)
-    config = read_config(folder)
+    files = read_files(folder, (CONFIG, WEIGHTS, RECIPE, SUMMARY))
+    config = parse_config(files, folder)
+    warn_if_unsealed(folder, files)
     missing = {"net", "task", "solver", "gradient", "budget", "init", "weights"} - config.keys()
     if missing:
         raise ValueError(f"{folder / CONFIG} has no {', '.join(sorted(missing))}; save the model again")
-    path, sha256 = _weights(config["weights"], folder)
+    sha256 = _weights_digest(config["weights"], folder)
     if config["init"] != "own" and config["init"] not in list(INITS):
         raise ValueError(f"{folder / CONFIG} has an unknown init {config['init']!r}; use {', '.join(INITS)} or own")
-    model = into if into is not None else _build(config, folder)
-    model.solver = from_data(config["solver"], Solver, KINDS, "solver")
-    model.gradient = from_data(config["gradient"], Gradient, KINDS, "gradient")
-    model.budget = from_data(config["budget"], Budget, KINDS, "budget")
+    solver = from_data(config["solver"], Solver, KINDS, "solver")
+    gradient = from_data(config["gradient"], Gradient, KINDS, "gradient")
+    budget = from_data(config["budget"], Budget, KINDS, "budget")
+    weights = _read_weights(files, folder / WEIGHTS, sha256)
+    model = into if into is not None else _build(config, weights, folder)
+    _fill(model, weights, folder / WEIGHTS)
+    model.solver, model.gradient, model.budget = solver, gradient, budget
     model.init = INITS.get(config["init"], model.init)
-    _fill(model, unpack(read_checked(path, sha256), path), path)
-    if (folder / RECIPE).is_file() and (folder / SUMMARY).is_file():
-        parts = {"recipe": folder / RECIPE, "summary": folder / SUMMARY}
-        record = {name: read_json(file) for name, file in parts.items()}
-        if record["summary"].get("weights") == sha256:  # the measurements are those of these weights
-            model.record = record
+    model.record = _record(files, folder, sha256)
     return model.eval()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The content of `config.json`."""
+    """The content of `config.json`, checked."""
+    return parse_config(read_files(folder, (CONFIG,)), folder)
+
+
+def weights_digest(folder: Path) -> str:
+    """The SHA-256 of the weights that `config.json` names."""
+    return _weights_digest(read_config(folder).get("weights"), folder)
+
+
+def parse_config(files: FolderFiles, folder: Path) -> dict[str, Any]:
+    """The content of `config.json` in the files of a folder."""
     path = folder / CONFIG
-    if not path.is_file():
+    if CONFIG not in files.contents:
         raise FileNotFoundError(f"no model in {folder}: {CONFIG} is missing")
-    config = read_json(path)
+    config = parse_json(files.contents[CONFIG], path)
     if config.get("format") != "equilibria-1":
         raise ValueError(f"{path} does not describe a model of this library (its format is not 'equilibria-1')")
     return config
+
+
+def _record(files: FolderFiles, folder: Path, sha256: str) -> dict[str, Any] | None:
+    """The recipe and the summary of a run, if the measurements are those of these weights."""
+    names = {"recipe": RECIPE, "summary": SUMMARY}
+    if any(name not in files.contents for name in names.values()):
+        return None
+    record = {key: parse_json(files.contents[name], folder / name) for key, name in names.items()}
+    return record if record["summary"].get("weights") == sha256 else None
 
 
 def pack(tensors: dict[str, Tensor]) -> bytes:
@@ -98,37 +133,62 @@ def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
         raise DamagedFile(f"{path} is damaged: {error}; restore it from a copy") from error
 
 
-def _build(config: dict[str, Any], folder: Path) -> EquilibriumModel:
+def _build(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> EquilibriumModel:
     if config["net"] is None:
         raise ValueError(
             f"the model in {folder} has custom parts and cannot be rebuilt from config.json; build it and use "
             "load(folder, into=model)"
         )
     net, task = from_data(config["net"], Net, KINDS, "net"), from_data(config["task"], Task, KINDS, "task")
+    shapes = net.shapes(task)
+    if shapes is not None:  # before memory is allocated for a net that does not fit its weights
+        _require_same_shapes(shapes, weights, folder / WEIGHTS)
     return net.build(task)
 
 
-def _weights(entry: Any, folder: Path) -> tuple[Path, str]:
-    """The file of the weights and its SHA-256."""
+def _weights_digest(entry: Any, folder: Path) -> str:
     name, sha256 = (entry.get("file"), entry.get("sha256")) if isinstance(entry, dict) else (None, None)
-    if not isinstance(name, str) or Path(name).name != name:
-        raise ValueError(f"{folder / CONFIG} names the weights {name!r}; they must be a file in the same folder")
+    if name != WEIGHTS:
+        raise ValueError(f"{folder / CONFIG} names the weights {name!r}; they must be {WEIGHTS} in the same folder")
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         raise ValueError(f"{folder / CONFIG} has the SHA-256 {sha256!r} for weights; it must be 64 hexadecimal digits")
-    return folder / name, sha256
+    return sha256
 
 
-def _fill(model: EquilibriumModel, weights: dict[str, Tensor], path: Path) -> None:
-    own = model.state_dict()
+def _read_weights(files: FolderFiles, path: Path, sha256: str) -> dict[str, Tensor]:
+    """The weights with this digest: floating-point numbers of one precision, and integers for counters."""
+    if WEIGHTS not in files.contents:
+        raise FileNotFoundError(f"no weights in {path.parent}: {WEIGHTS} is missing")
+    if digest(files.contents[WEIGHTS]) != sha256:
+        raise DamagedFile(f"{path} is damaged: its SHA-256 is not {sha256}; restore it from a copy")
+    weights = unpack(files.contents[WEIGHTS], path)
+    kinds = {value.dtype for value in weights.values() if value.is_floating_point()}
+    if len(kinds) > 1:
+        raise ValueError(f"{path} mixes {' and '.join(sorted(map(str, kinds)))}; convert the model before saving it")
+    wrong = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
+    if wrong:
+        warnings.warn(f"{path}: {wrong[0]} is not finite, so the answers of the model are not either", stacklevel=3)
+    return weights
+
+
+def _require_same_shapes(own: Mapping[str, torch.Size], weights: dict[str, Tensor], path: Path) -> None:
     for name in sorted(own.keys() | weights.keys()):
         if name not in weights or name not in own:
             where = f"{path} has no" if name in own else f"the model has no parameter for {path}'s"
             raise ValueError(f"{where} {name}: these are the weights of another net")
-        if own[name].shape != weights[name].shape:
+        if own[name] != weights[name].shape:
             raise ValueError(
-                f"{name} is {tuple(weights[name].shape)} in {path} and {tuple(own[name].shape)} in the model: "
+                f"{name} is {tuple(weights[name].shape)} in {path} and {tuple(own[name])} in the model: "
                 "these are the weights of another net"
             )
+
+
+def _fill(model: EquilibriumModel, weights: dict[str, Tensor], path: Path) -> None:
+    own = model.state_dict()
+    _require_same_shapes({name: value.shape for name, value in own.items()}, weights, path)
+    for name, value in weights.items():
+        if value.is_floating_point() != own[name].is_floating_point() or value.is_complex():
+            raise ValueError(f"{name} is {value.dtype} in {path} and {own[name].dtype} in the model; save it again")
     for name, value in weights.items():
         if value.is_floating_point() and value.dtype != own[name].dtype:
             model.to(value.dtype)

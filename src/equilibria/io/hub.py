@@ -6,6 +6,7 @@ works on a downloaded model.
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 try:
@@ -13,18 +14,43 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("the Hub needs huggingface_hub: pip install 'equilibria[hub]'") from error
 
-from equilibria.io.files import digest, write_json
-from equilibria.io.folders import CONFIG, RECIPE, SUMMARY, WEIGHTS, load, pack, save
+from equilibria.io.files import digest, json_bytes, read_regular, write_atomically
+from equilibria.io.folders import load, model_files, pack
+from equilibria.io.manifest import CONFIG, COVERED, MANIFEST, RECIPE, SUMMARY, WEIGHTS, replace_files
 from equilibria.io.pages import render
 from equilibria.model import EquilibriumModel
 
 PAPER = "arXiv:2211.09961"
+CARD = "README.md"
+MODEL_FILES = (WEIGHTS, CONFIG, RECIPE, SUMMARY)  # that are downloaded
 MARK = "<!-- written by equilibria -->"
 
 
 def save_pretrained(model: EquilibriumModel, folder: str | Path, **options: Any) -> str | None:
-    """Write a Hugging Face folder: weights, configuration and model card. Takes the options of huggingface_hub."""
-    return _HubFolder(model).save_pretrained(folder, **options)
+    """Write a Hugging Face folder: weights, configuration and model card. Takes the options of huggingface_hub.
+
+    An existing model in the folder is replaced at once. A model card that you have written stays.
+    """
+    folder = Path(folder)
+    own = read_regular(folder / CARD) if (folder / CARD).is_file() else b""
+    with TemporaryDirectory() as scratch:  # huggingface_hub removes an existing config.json before it writes
+        made = Path(scratch) / (folder.name or "model")
+        made.mkdir()
+        if own and MARK.encode() not in own:
+            (made / CARD).write_bytes(own)
+        address = _HubFolder(model).save_pretrained(made, **options)
+        files = {path.name: path.read_bytes() for path in made.iterdir()}
+    card = files.pop(CARD)
+    if card != own:
+        (folder / CARD).unlink(missing_ok=True)  # our card of earlier weights
+    replace_files(
+        folder,
+        {name: content for name, content in files.items() if name in COVERED},
+        remove=[name for name in (RECIPE, SUMMARY) if name not in files],
+    )
+    if card != own:
+        write_atomically(folder / CARD, card)
+    return address
 
 
 def push_to_hub(model: EquilibriumModel, repo_id: str, **options: Any) -> str:
@@ -35,52 +61,26 @@ def push_to_hub(model: EquilibriumModel, repo_id: str, **options: Any) -> str:
 def from_pretrained(
     name_or_folder: str | Path, *, into: EquilibriumModel | None = None, **options: Any
 ) -> EquilibriumModel:
-    """Load a model from a folder or from the Hub, in eval mode. For `into`, see `equilibria.load`."""
-    options |= {"into": into} if into is not None else {}
-    return _HubFolder.from_pretrained(name_or_folder, **options).model
+    """Load a model from a folder or from the Hub, in eval mode. For `into`, see `equilibria.load`.
+
+    Takes the options of `huggingface_hub.snapshot_download`.
+    """
+    folder = str(name_or_folder)
+    if not Path(folder).is_dir():
+        folder = snapshot_download(folder, allow_patterns=[*MODEL_FILES, MANIFEST], **options)
+    return load(folder, into=into)
 
 
 class _HubFolder(ModelHubMixin):
-    """Connects a model to huggingface_hub's mixin, which saves and loads it."""
+    """Connects a model to huggingface_hub's mixin, which writes and uploads it."""
 
     def __init__(self, model: EquilibriumModel) -> None:
         self.model = model
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        card = save_directory / "README.md"
-        if card.is_file() and MARK in card.read_text():
-            card.unlink()  # our card of earlier weights; a card that the user has written stays
-        save(self.model, save_directory)
-        record = self._record()
-        for name, content in ((RECIPE, record.get("recipe")), (SUMMARY, record.get("summary"))):
-            (save_directory / name).unlink(missing_ok=True)
-            if content:
-                write_json(save_directory / name, content)
-
-    @classmethod
-    def _from_pretrained(  # pyright: ignore[reportIncompatibleMethodOverride]
-        cls,
-        *,
-        model_id: str,
-        revision: str | None,
-        cache_dir: str | Path | None,
-        force_download: bool,
-        local_files_only: bool,
-        token: str | bool | None,
-        into: EquilibriumModel | None = None,
-    ) -> "_HubFolder":
-        folder = model_id
-        if not Path(model_id).is_dir():
-            folder = snapshot_download(
-                model_id,
-                revision=revision,
-                cache_dir=cache_dir,
-                force_download=force_download,
-                local_files_only=local_files_only,
-                token=token,
-                allow_patterns=[WEIGHTS, CONFIG, RECIPE, SUMMARY],
-            )
-        return cls(load(folder, into=into))
+        record = {RECIPE: self._record().get("recipe"), SUMMARY: self._record().get("summary")}
+        files = model_files(self.model) | {name: json_bytes(content) for name, content in record.items() if content}
+        replace_files(save_directory, files)
 
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
         data = ModelCardData(library_name="equilibria", tags=["equilibrium-model", "test-time-compute", PAPER])

@@ -1,10 +1,10 @@
 """Rewrite results of format 1, in which settings and columns had other names and claims had no ids."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from equilibria.io.describe import fingerprint
+from equilibria.io.files import read_json
 from equilibria.reproduction.engine.rows import Row
 from equilibria.reproduction.engine.run import conclude
 from equilibria.reproduction.engine.store import FORMAT, Block, Store
@@ -44,7 +44,7 @@ def migrate(folder: str | Path) -> list[Path]:
         if figure is None:
             raise ValueError(f"{folder / name} belongs to no figure; add it to FIGURES, or move the folder away")
         if folder / name / "rows.json" in old:
-            measured = json.loads((folder / name / "rows.json").read_text())["measured"]
+            measured = read_json(folder / name / "rows.json")["measured"]
             store.write_blocks(figure, [_block(block) for block in measured])
         blocks, plan = store.blocks(figure), figure.plan(scale)
         if {planned.key for planned in plan} <= {(block.net, block.measure) for block in blocks}:
@@ -56,7 +56,7 @@ def migrate(folder: str | Path) -> list[Path]:
 
 
 def _format(path: Path) -> Any:
-    data = json.loads(path.read_text())
+    data = read_json(path, object)
     return data.get("format", 1) if isinstance(data, dict) else 1
 
 

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -29,6 +30,7 @@ MEMBER_SHA256 = "f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e141
 # Offset of the images (float32, multiples of 1/256), offset of the labels (int64), and their number.
 TRAIN_PARTS = ((133, 156_800_199, 50_000), (157_200_236, 188_560_267, 10_000))
 TEST_PARTS = ((188_640_304, 220_000_335, 10_000),)
+MOST_BYTES = 16 + 60_000 * 28 * 28  # of an idx file
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
@@ -49,10 +51,26 @@ def cache_folder() -> Path:
 
 @functools.cache
 def load_digits(folder: Path | None = None) -> Digits:
-    """Read the idx files, plain or gzipped, in `folder`, which defaults to the cache; download what is missing."""
-    folder = folder or cache_folder() / "mnist"
+    """Read the idx files, plain or gzipped, in `folder`, which defaults to the cache; download what is missing.
+
+    Damaged files in the cache are downloaded again, with a warning. Those in your own folder raise `DamagedFile`.
+    """
+    own, folder = folder, folder or cache_folder() / "mnist"
     if not all(_find(folder, name) for name in IDX):
         _download(folder)
+    try:
+        return _read(folder)
+    except DamagedFile as error:
+        if own is not None:
+            raise
+        warnings.warn(f"{str(error).split('; ')[0]}; downloading MNIST again", stacklevel=2)
+    _download(folder)
+    for name in IDX:
+        (folder / name).unlink(missing_ok=True)  # a plain file would be read instead of the new gzipped one
+    return _read(folder)
+
+
+def _read(folder: Path) -> Digits:
     paths = [path for name in IDX if (path := _find(folder, name))]
     arrays = [_read_idx(path, (28, 28) if "images" in path.name else ()) for path in paths]
     for i in (0, 2):
@@ -72,9 +90,12 @@ def _read_idx(path: Path, item: tuple[int, ...]) -> np.ndarray:
     """The array of bytes, (n, *item), in an idx file."""
     remedy = "delete it to download it again, or replace it with the original MNIST file"
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DamagedFile(f"{path} is damaged: {error}; {remedy}") from error
+    if len(data) > MOST_BYTES:
+        raise DamagedFile(f"{path} has more than {MOST_BYTES} bytes, the size of the largest MNIST file; {remedy}")
     header = 8 + 4 * len(item)
     if len(data) < header:
         raise DamagedFile(f"{path} is {'truncated' if data else 'empty'}; {remedy}")

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.tasks.task import Batch, Task
+from equilibria.tasks.task import Batch, Task, is_whole
 
 SAMPLES_FOR_THE_CONSTANT = 20_000
+LARGEST_SIDE = 1024
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class MatrixInversion(Task):
     higher_is_better = False
     train_difficulties: Sequence[float] = (0.5,)
     test_difficulties: Sequence[float] = (0.5, 0.1)
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.side, least=1) or self.side > LARGEST_SIDE:
+            raise ValueError(f"side must be an integer from 1 to {LARGEST_SIDE}, got {self.side!r}")
 
     @property
     def features(self) -> tuple[int, int]:

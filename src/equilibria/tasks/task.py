@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+LARGEST_DIFFICULTY = 10**6
+
 
 class Batch(NamedTuple):
     """Instances of one difficulty."""
@@ -66,7 +68,11 @@ class Task(ABC):
         """Raise an error if `n` or `difficulty` is invalid."""
         if n < 1:
             raise ValueError(f"n must be >= 1, got {n!r}; it is the number of instances")
-        reason = self.refuses(difficulty)
+        number = isinstance(difficulty, int | float) or hasattr(difficulty, "__index__")
+        if not number or isinstance(difficulty, bool) or not abs(difficulty) <= LARGEST_DIFFICULTY:
+            reason = f"it must be a number up to {LARGEST_DIFFICULTY:,}"
+        else:
+            reason = self.refuses(difficulty)
         if reason:
             raise ValueError(f"{type(self).__name__} has no difficulty {difficulty!r}: {reason} ({self.difficulties})")
 

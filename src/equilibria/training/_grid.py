@@ -1,14 +1,16 @@
 """Derive many recipes from one: every combination of values for some of its fields."""
 
 import itertools
-import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from equilibria.io.files import parse_json
 from equilibria.training.recipe import Recipe
 
-RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})")
+MOST_RECIPES = 100_000  # of a grid
 
 
 def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
@@ -16,6 +18,9 @@ def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
     for name, values in axes.items():
         if not values:
             raise ValueError(f"the axis {name} has no values; write for example {name}=1,2 or remove it")
+    count = math.prod(len(values) for values in axes.values())
+    if count > MOST_RECIPES:
+        raise ValueError(f"the grid has {count:,} combinations; at most {MOST_RECIPES:,} are allowed")
     combinations = itertools.product(*axes.values())
     made = [base.override(dict(zip(axes, values, strict=True))) for values in combinations]
     return list({recipe.id: recipe for recipe in made}.values())
@@ -29,6 +34,8 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     found = RANGE.fullmatch(values)
     if found:
         first, last = int(found[1]), int(found[2])
+        if last - first >= MOST_RECIPES:
+            raise ValueError(f"the axis {name} has {last - first + 1:,} values; at most {MOST_RECIPES:,} are allowed")
         return name.replace("-", "_"), list(range(first, last + 1))
     return name.replace("-", "_"), [_value(word) for word in _split(values)]
 
@@ -47,6 +54,6 @@ def _split(values: str) -> list[str]:
 
 def _value(word: str) -> Any:
     try:
-        return json.loads(word)
+        return parse_json(word, word, object)
     except ValueError:
         return word  # a name, for example of a solver

@@ -133,8 +133,12 @@ def available_cores() -> int:
 
 def _entry(recipe: Recipe, folder: Path, *, retry: bool) -> Entry:
     run, failure = Run(folder), folder / "failed.txt"
-    if run.finished:
-        return replace(Entry(recipe, folder).after(JobEnd("finished", run.summary)), state="skipped")
+    try:
+        if run.finished:
+            run.tidy()
+            return replace(Entry(recipe, folder).after(JobEnd("finished", run.summary)), state="skipped")
+    except (ValueError, OSError) as error:  # a damaged run must not stop the others
+        return Entry(recipe, folder, state="failed", reason=str(error))
     if failure.is_file() and not retry:
         return Entry(recipe, folder, state="failed", reason=failure.read_text().strip())
     return Entry(recipe, folder)

@@ -1,8 +1,10 @@
 """A table of runs."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
+from equilibria.io.manifest import UnsealedFolder
 from equilibria.training.runs import Run, find_runs
 from equilibria.training.trackers import numbers_of
 
@@ -15,7 +17,9 @@ def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
     A row has the progress of the run with its last loss, score and AA; every field of its recipe by its dotted name;
     and for a finished run its cost and final measurements, such as `score/64_after_100`.
     """
-    rows = [_row_or_reason(run) for run in find_runs(folder)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsealedFolder)  # one for each old run would hide the table
+        rows = [_row_or_reason(run) for run in find_runs(folder)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return [{name: row.get(name) for name in columns} for row in rows]
 

@@ -11,15 +11,17 @@ from typing import Any
 
 import torch
 
-from equilibria.io.files import jsonable
+from equilibria.io.files import DamagedFile, jsonable
 from equilibria.io.folders import pack, unpack
+from equilibria.io.manifest import METRICS
 from equilibria.nets import count_parameters
 from equilibria.training.events import Began, Ended, Evaluated, Event, OnProgress, Warned
 from equilibria.training.machine import Machine, Team
 from equilibria.training.measurement import Measurement, evaluate, measure_final, overall
 from equilibria.training.recipe import Recipe
-from equilibria.training.runs import Metrics, Run, Saved
-from equilibria.training.trackers import check_trackers, tracking
+from equilibria.training.runs import Run
+from equilibria.training.states import Saved
+from equilibria.training.trackers import Metrics, check_trackers, tracking
 from equilibria.training.trainer import Trainer
 
 LOG_EVERY = 10  # training steps
@@ -103,10 +105,13 @@ def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: floa
         on_progress(Warned(f"{problem.split('; ')[0]}; {then}"))
     trainer.team.broadcast(pack(saved.tensors) if saved else FROM_THE_BEGINNING)
     if saved:
-        trainer.load_state_dict(saved.tensors)
+        _load_state(trainer, saved, run)
     cost = _Cost(saved.seconds, saved.evaluations) if saved else _Cost()
     trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count) if track else nullcontext([])
-    with trackers as logs, closing(Metrics(run.folder, saved.metrics if saved else 0, logs)) as metrics:
+    path, before = run.folder / METRICS, saved.metrics if saved else None
+    with trackers as logs, closing(Metrics(path, before, logs, before_write=run.ensure_locked)) as metrics:
+        if metrics.damaged:
+            on_progress(Warned(f"{path} is damaged: the lines before step {trainer.step_count} are not as written"))
         try:
             on_progress(Began(trainer.step_count))
             _take_steps(run, trainer, on_progress, save_every, metrics, cost)
@@ -117,7 +122,16 @@ def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: floa
             final = measure_final(model, trainer.recipe)
         except KeyboardInterrupt as stopped:
             raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
-        run.finish(model, _summary(trainer, seconds, cost.evaluations, final))
+        run.finish(model, _summary(trainer, seconds, cost.evaluations, final), metrics.saved())
+
+
+def _load_state(trainer: Trainer, saved: Saved, run: Run) -> None:
+    try:
+        trainer.load_state_dict(saved.tensors)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise DamagedFile(
+            f"the state of step {saved.step} in {run.folder} does not fit its recipe ({error})"
+        ) from error
 
 
 def _take_steps(
@@ -127,7 +141,8 @@ def _take_steps(
     recipe = trainer.recipe
 
     def save() -> None:
-        run.write_state(Saved(trainer.step_count, trainer.state_dict(), cost.seconds, cost.evaluations, metrics.size))
+        state = trainer.state_dict()
+        run.write_state(Saved(trainer.step_count, state, cost.seconds, cost.evaluations, metrics.saved()))
 
     with stop_requested() as stop:
         last = time.monotonic()

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.solution import Status
 from equilibria.diagnostics import alignment_score
+from equilibria.io.files import DamagedFile, parse_json
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Task
 from equilibria.training.recipe import Evaluation, Recipe
@@ -38,6 +40,40 @@ class Measurement:
     cycling: int  # examples whose solve ended in a cycle
     residual: float  # median of the last residuals
     steps_used: float  # mean number of steps
+
+
+SUMMARY_FIELDS = {
+    "id": str,
+    "name": str,
+    "weights": str,
+    "parameters": int,
+    "training_seconds": int | float,
+    "threads": int,
+    "cell_evaluations": int,
+    "measurements": list,
+}
+
+
+def parse_summary(content: bytes, path: Path) -> dict[str, Any]:
+    """The content of summary.json. Raise `DamagedFile` if a field is missing or has another type."""
+    summary = parse_json(content, path)
+    wrong = [name for name, kind in SUMMARY_FIELDS.items() if not isinstance(summary.get(name), kind)]
+    names = {field.name for field in fields(Measurement)}
+    numbers = (int, float, type(None))
+    for one in summary["measurements"] if not wrong else ():
+        if (
+            not isinstance(one, dict)
+            or one.keys() != names
+            or not all(isinstance(one[name], numbers) for name in names)
+        ):
+            wrong = ["measurements"]
+    if wrong:
+        raise DamagedFile(f"{path} is damaged: {wrong[0]} is missing or malformed; restore it from a copy")
+    return summary
+
+
+def _is_number_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, int | float)
 
 
 def measure(

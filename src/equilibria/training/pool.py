@@ -19,8 +19,8 @@ import torch
 
 from equilibria.training._train import Interrupted, handling_signals, train
 from equilibria.training.events import OnProgress, throttled
+from equilibria.training.lock import Busy
 from equilibria.training.recipe import Recipe
-from equilibria.training.runs import Busy
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process that has used torch's threads can hang
 

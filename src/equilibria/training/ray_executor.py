@@ -4,7 +4,6 @@ If all nodes share the runs' folder, a retry resumes from the last saved state. 
 finished run is copied back.
 """
 
-import json
 import os
 import socket
 import threading
@@ -16,7 +15,8 @@ from typing import Any
 
 import torch
 
-from equilibria.io.files import write_atomically
+from equilibria.io.files import parse_json, write_atomically
+from equilibria.io.manifest import COVERED, MANIFEST, SUMMARY, replace_files
 from equilibria.training._train import train
 from equilibria.training.events import throttled
 from equilibria.training.pool import JobEnd, attempt
@@ -182,6 +182,7 @@ def _end(ray: Any, reference: Any, folder: Path) -> JobEnd:
     if end.state != "finished":
         return end
     if not Run(folder).finished:  # it was trained on a machine without this folder
-        for name in sorted(end.result, key=lambda name: name == "summary.json"):  # last, because it says "finished"
+        for name in end.result.keys() - {*COVERED, MANIFEST}:
             write_atomically(folder / name, end.result[name])
-    return JobEnd("finished", json.loads(end.result["summary.json"]))
+        replace_files(folder, {name: end.result[name] for name in COVERED if name in end.result})
+    return JobEnd("finished", parse_json(end.result[SUMMARY], folder / SUMMARY))

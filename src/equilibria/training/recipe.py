@@ -11,7 +11,8 @@ from typing import Any, Literal
 from equilibria.core.budget import Budget, require_share, require_whole
 from equilibria.core.loop import Solver
 from equilibria.gradients import GRADIENTS, Backprop, Gradient
-from equilibria.io.describe import LATER, complete, fingerprint, from_data, inside, nearest, to_data
+from equilibria.io.describe import LARGEST_INTEGER, LATER, complete, fingerprint, from_data, inside, nearest, to_data
+from equilibria.io.files import JSON_BYTES, parse_json, read_regular
 from equilibria.model import EquilibriumModel
 from equilibria.nets import NETS, ConvNet, Net
 from equilibria.solvers import SOLVERS, Picard
@@ -139,6 +140,8 @@ class Recipe:
     def __post_init__(self) -> None:
         require_whole("pool", self.pool, least=0, why="0 draws fresh instances")
         require_whole("seed", self.seed, least=0, why="it decides the weights and the data")
+        if self.seed >= LARGEST_INTEGER:
+            raise ValueError(f"seed must be smaller than {LARGEST_INTEGER}, got {self.seed}")
         if self.select == "best" and not self.evaluation.at:
             raise ValueError("select 'best' needs evaluations to compare; set evaluation.at or select 'last'")
         if self.pretraining and self.pretraining.steps >= self.optim.steps:
@@ -196,18 +199,18 @@ class Recipe:
         return recipe
 
     @classmethod
-    def from_json(cls, text: str) -> "Recipe":
-        """Build a recipe from JSON text."""
-        return cls.from_data(json.loads(text))
+    def from_json(cls, text: str | bytes, path: str | Path = "the recipe") -> "Recipe":
+        """Build a recipe from JSON text; errors name its `path`."""
+        data = parse_json(text, path)
+        try:
+            return cls.from_data(data)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> "Recipe":
         """Read a recipe from a JSON file."""
-        path = Path(path)
-        try:
-            return cls.from_json(path.read_text())
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return cls.from_json(read_regular(Path(path), most=JSON_BYTES), path)
 
     def override(self, changes: Mapping[str, Any]) -> "Recipe":
         """Return a copy with changed fields: `{"optim.lr": 1e-4, "solver": "anderson", "solver.memory": 3}`.

@@ -5,65 +5,38 @@ metrics.jsonl                        a line per few steps, and one per evaluatio
 state-<step>-<sha256>.safetensors    the two latest states, named by their content
 model.safetensors, config.json       the trained net
 summary.json                         cost and final measurements; exists once the run is finished
+manifest.json                        the digests of all of these except the states
 """
 
-import errno
-import json
-import os
-import re
-import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from equilibria.io.files import (
-    DamagedFile,
-    digest,
-    explained,
-    jsonable,
-    read_checked,
-    remove_unfinished,
-    write_atomically,
-    write_json,
+from equilibria.io.files import DamagedFile, digest, json_bytes, jsonable, parse_json, read_regular
+from equilibria.io.folders import load, model_files
+from equilibria.io.manifest import (
+    CONFIG,
+    METRICS,
+    RECIPE,
+    SUMMARY,
+    WEIGHTS,
+    FileRecord,
+    finish_replacing,
+    is_half_replaced,
+    read_files,
+    read_manifest,
+    replace_files,
+    warn_if_unsealed,
 )
-from equilibria.io.folders import load, pack, read_config, save, unpack
 from equilibria.model import EquilibriumModel
-from equilibria.training.measurement import ON_THE_EDGE
+from equilibria.training import states
+from equilibria.training.lock import LOCK, AnotherRun, Busy, FolderLock
+from equilibria.training.measurement import ON_THE_EDGE, parse_summary
 from equilibria.training.recipe import Recipe
-from equilibria.training.trackers import Log, numbers_of
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such lock
-    fcntl = None
-
-STATE = re.compile(r"state-(\d+)-([0-9a-f]{16})\.safetensors")
-KEPT_STATES = 2
-
-
-class AnotherRun(ValueError):
-    """The folder belongs to another recipe or is in use."""
-
-
-class Busy(AnotherRun):
-    """Another process is training in the folder."""
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A state to resume from."""
-
-    step: int
-    tensors: dict[str, Tensor]
-    seconds: float  # of training so far
-    evaluations: int  # of the cell so far, counted per example
-    metrics: int  # bytes of metrics.jsonl written before it
+from equilibria.training.states import Saved
 
 
 @dataclass(frozen=True, init=False)
@@ -78,48 +51,56 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the run."""
-        path = self.folder / "recipe.json"
-        if not path.is_file():
-            raise FileNotFoundError(f"{self.folder} is not the folder of a run: it has no recipe.json")
-        return Recipe.load(path)
+        content = self._read(RECIPE)
+        if content is None:
+            raise FileNotFoundError(f"{self.folder} is not the folder of a run: it has no {RECIPE}")
+        return Recipe.from_json(content, self.folder / RECIPE)
 
     @property
     def finished(self) -> bool:
         """Whether the run has a trained net and a summary."""
-        return (self.folder / "summary.json").is_file()
+        manifest = read_manifest(self.folder)
+        return SUMMARY in manifest.files if manifest else (self.folder / SUMMARY).is_file()
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Cost and final measurements of a finished run."""
-        path = self.folder / "summary.json"
-        try:
-            return json.loads(path.read_text())
-        except ValueError as error:
-            raise DamagedFile(f"{path} is damaged: {error}; remove it, and run the same command to finish") from error
+        content = self._read(SUMMARY)
+        if content is None:
+            raise FileNotFoundError(f"{self.folder} has no {SUMMARY}; resume its training first")
+        return parse_summary(content, self.folder / SUMMARY)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl, without a last line that an interruption cut off."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        path = self.folder / METRICS
+        content = self._read(METRICS) or b""
+        return [parse_json(line, path) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
 
     def model(self) -> EquilibriumModel:
-        """Load the trained net."""
-        if not (self.folder / "config.json").is_file():
+        """Load the trained net. Raise if the recipe or the measurements of a finished run are not its own."""
+        if not (self.folder / CONFIG).exists() and not self.finished:
             raise FileNotFoundError(f"{self.folder} has no trained net yet; resume its training first")
-        return load(self.folder)
+        model = load(self.folder)
+        if self.finished:
+            if self.summary["id"] != self.recipe.id:
+                raise DamagedFile(
+                    f"{self.folder / RECIPE} is recipe {self.recipe.id}, but {SUMMARY} was written for recipe "
+                    f"{self.summary['id']}; restore the file that was changed"
+                )
+            if model.record is None:
+                raise DamagedFile(f"{self.folder / SUMMARY} was not measured with the weights in {WEIGHTS}")
+        return model
 
     def claim(self, recipe: Recipe) -> None:
         """Write the recipe into the folder; raise if the folder belongs to another recipe."""
-        path = self.folder / "recipe.json"
-        if not path.is_file():
-            other = [name for name in ("config.json", "summary.json") if (self.folder / name).exists()]
-            if other or self._states():
+        if self._read(RECIPE) is None:
+            other = [name for name in (CONFIG, SUMMARY) if (self.folder / name).exists()]
+            if other or states.find(self.folder):
                 raise AnotherRun(
                     f"{self.folder} contains {' and '.join(other) or 'a state'} but no recipe.json, so it is not a run "
                     "of this recipe; choose another folder"
                 )
-            write_atomically(path, recipe.to_json().encode())
+            replace_files(self.folder, {RECIPE: recipe.to_json().encode()})
         elif (found := self.recipe).id != recipe.id:
             changed = ", ".join(_differences(found.data(), recipe.data()))
             raise AnotherRun(
@@ -129,105 +110,65 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other process trains in it. The lock ends with the process."""
+        """Lock the folder, so that no other process trains in it, and finish what an interruption left undone.
+
+        A folder that is created here and stays empty is removed.
+        """
+        created = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _open_regular(self.folder / ".lock") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError as error:
-                    raise Busy(f"another process is training in {self.folder}; wait for it or stop it") from error
-            remove_unfinished(self.folder)
-            yield
+        with FolderLock.held(self.folder) as lock:
+            self.__dict__["_lock"] = lock
+            try:
+                finish_replacing(self.folder)
+                if self.finished:
+                    states.remove_all(self.folder)
+                yield
+            except BaseException:
+                if created and [path.name for path in self.folder.iterdir()] == [LOCK]:
+                    (self.folder / LOCK).unlink()
+                    self.folder.rmdir()
+                raise
+            finally:
+                del self.__dict__["_lock"]
+
+    def tidy(self) -> None:
+        """Finish what a process that was killed has left in the folder of a finished run."""
+        if self.finished and (is_half_replaced(self.folder) or states.find(self.folder)):
+            with suppress(Busy), self.locked():
+                pass
+
+    def ensure_locked(self) -> None:
+        """Raise `Busy` if another process has locked the folder because somebody removed the lock of this one."""
+        if "_lock" in self.__dict__:
+            self.__dict__["_lock"].ensure()
 
     def write_state(self, saved: Saved) -> None:
         """Write a state, then remove all but the latest two."""
-        counts = torch.tensor([saved.evaluations, saved.metrics], dtype=torch.int64)
-        seconds = torch.tensor(saved.seconds, dtype=torch.float64)
-        recipe = torch.tensor(list(self.recipe.id.encode()), dtype=torch.uint8)
-        content = pack(saved.tensors | {"run.counts": counts, "run.seconds": seconds, "run.recipe": recipe})
-        name = f"state-{saved.step:08d}-{digest(content)[:16]}.safetensors"
-        write_atomically(self.folder / name, content)
-        self._remove(self._states()[KEPT_STATES:])
+        self.ensure_locked()
+        states.write(self.folder, saved, self.recipe.id)
 
     def last_state(self) -> tuple[Saved | None, list[str]]:
-        """Return the newest valid state of this recipe, and the reason why each newer one is invalid.
+        """Return the newest valid state, and the reason why each newer one is invalid. See `states.newest`."""
+        return states.newest(self.folder, self.recipe.id)
 
-        Invalid states are renamed, so that they do not count as one of the latest two.
-        """
-        problems, id_ = [], self.recipe.id
-        for step, path in self._states():
-            try:
-                tensors = unpack(read_checked(path, path.stem.rsplit("-", 1)[1]), path)
-                if bytes(tensors.pop("run.recipe", torch.zeros(0)).to(torch.uint8).tolist()).decode() != id_:
-                    raise DamagedFile(f"{path} belongs to another recipe")
-            except (DamagedFile, OSError) as error:  # OSError: it is a directory or a dangling link
-                problems.append(str(error))
-                path.rename(path.with_name(f"{path.name}.damaged"))
-                continue
-            evaluations, metrics = tensors.pop("run.counts").tolist()
-            return Saved(step, tensors, tensors.pop("run.seconds").item(), evaluations, metrics), problems
-        return None, problems
+    def finish(self, model: EquilibriumModel, summary: dict[str, Any], metrics: FileRecord) -> None:
+        """Write the trained net and the summary, which marks the run as finished, at once; remove the states."""
+        self.ensure_locked()
+        files = model_files(model)
+        summary = summary | {"weights": digest(files[WEIGHTS])}
+        replace_files(self.folder, files | {SUMMARY: json_bytes(summary)}, keep={METRICS: metrics})
+        states.remove_all(self.folder)
 
-    def finish(self, model: EquilibriumModel, summary: dict[str, Any]) -> None:
-        """Write the trained net, then the summary, which marks the run as finished; remove the states."""
-        save(model, self.folder)
-        summary = summary | {"weights": read_config(self.folder)["weights"]["sha256"]}
-        write_json(self.folder / "summary.json", summary)
-        self._remove(self._states())
-
-    def _states(self) -> list[tuple[int, Path]]:
-        """Return the steps and paths of all states, newest first."""
-        found = [(int(match[1]), path) for path in self.folder.iterdir() if (match := STATE.fullmatch(path.name))]
-        return sorted(found, reverse=True)
-
-    @staticmethod
-    def _remove(states: list[tuple[int, Path]]) -> None:
-        for _, path in states:
-            if path.is_symlink() or not path.is_dir():
-                path.unlink()
-
-
-class Metrics:
-    """Appends lines to metrics.jsonl, after its first `begin` bytes; later lines belong to steps that were lost."""
-
-    def __init__(self, folder: Path, begin: int, logs: Sequence[Log] = ()) -> None:
-        self._path, self._logs = folder / "metrics.jsonl", logs
-        self._file = _open_regular(self._path)
-        self._file.truncate(min(begin, self._file.seek(0, 2)))
-        self._file.seek(0, 2)
-
-    def write(self, **line: Any) -> None:
-        """Append a line, and send its numbers to the trackers."""
-        try:
-            self._file.write((json.dumps(line, allow_nan=False) + "\n").encode())
-        except OSError as error:
-            raise explained(error, self._path) from error
-        for log in self._logs:
-            log(line["step"], numbers_of(line))
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._file.tell()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def _open_regular(path: Path) -> BinaryIO:
-    """Open a file for writing, without truncation; refuse links and devices, which lead outside the folder."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR):
-            raise DamagedFile(f"{path} is not a regular file; remove it") from error
-        raise
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise DamagedFile(f"{path} is not a regular file; remove it")
-    return os.fdopen(file, "r+b", buffering=0)
+    def _read(self, name: str) -> bytes | None:
+        """A file of the run, checked, or None if there is none."""
+        files, path = read_files(self.folder, (name,)), self.folder / name
+        if name not in (METRICS, RECIPE) or self.finished:
+            warn_if_unsealed(self.folder, files)
+        if name in files.contents or not path.exists():
+            return files.contents.get(name)
+        if name == METRICS:  # they are sealed when the run is finished
+            return read_regular(path)
+        raise DamagedFile(f"{path} is not in the folder's manifest; remove it, or run `equilibria seal` if it belongs")
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:

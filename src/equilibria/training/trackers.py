@@ -1,10 +1,14 @@
-"""Experiment trackers that receive the metrics of a run. To add one, write a context manager like these, and add it to
-TRACKERS: it begins or resumes the run in `folder` after `step` steps, and yields a function that logs numbers.
+"""Where the metrics of a run go: to metrics.jsonl, and to experiment trackers.
+
+To add a tracker, write a context manager like these, and add it to TRACKERS: it begins or resumes the run in `folder`
+after `step` steps, and yields a function that logs numbers.
 
 After a crash, the steps since the last saved state are logged again.
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from equilibria.io.describe import nearest
+from equilibria.io.files import explained, open_regular
+from equilibria.io.manifest import FileRecord
 from equilibria.training.recipe import Recipe
 
 PROJECT = "equilibria"
@@ -104,6 +110,51 @@ def tracking(names: Sequence[str], folder: Path, recipe: Recipe, step: int) -> I
             except Exception as error:  # trackers raise many kinds of errors
                 raise ValueError(f"tracker {name} did not start: {error}") from error
         yield logs
+
+
+class Metrics:
+    """Appends lines to metrics.jsonl, after what was written before a state; later lines belong to lost steps."""
+
+    def __init__(
+        self,
+        path: Path,
+        before: FileRecord | None = None,
+        logs: Sequence[Log] = (),
+        *,
+        before_write: Callable[[], None],
+    ) -> None:
+        self._path, self._logs, self._before_write = path, logs, before_write
+        self._file = open_regular(path)
+        kept = self._file.read(before.size) if before else b""
+        # States of earlier versions have no digest.
+        self.damaged = before is not None and bool(before.sha256) and not before.matches(kept)
+        if self.damaged:
+            kept = kept[: kept.rfind(b"\n") + 1]  # new lines must not continue one that was cut off
+        self._hash, self._size = hashlib.sha256(kept), len(kept)
+        self._file.truncate(self._size)
+        self._file.seek(self._size)
+
+    def write(self, **line: Any) -> None:
+        """Append a line, and send its numbers to the trackers."""
+        content = (json.dumps(line, allow_nan=False) + "\n").encode()
+        self._before_write()
+        try:
+            self._file.write(content)
+        except OSError as error:
+            raise explained(error, self._path) from error
+        self._hash.update(content)
+        self._size += len(content)
+        for log in self._logs:
+            log(line["step"], numbers_of(line))
+
+    def saved(self) -> FileRecord:
+        """Write everything to the disk, and return its record."""
+        os.fsync(self._file.fileno())
+        return FileRecord(self._hash.hexdigest(), self._size)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def numbers_of(line: dict[str, Any]) -> dict[str, float]:

@@ -85,7 +85,7 @@ class Trainer:
         pretraining = recipe.pretraining if recipe.pretraining and self.step_count < recipe.pretraining.steps else None
         solver, gradient = (Picard(), Backprop(pretraining.last)) if pretraining else (recipe.solver, recipe.gradient)
         depth = (pretraining or recipe).depth.draw(self._rng)
-        budget = Budget(depth, tol=0.0 if pretraining else recipe.tol)
+        budget = Budget(depth, tol=recipe.tol if gradient.stops_early else 0.0)
         z0 = self.team.share(recipe.start.draw(net.init(*net.inject(whole.x)), self._rng))
         batch = whole._replace(x=self.team.share(whole.x), y=self.team.share(whole.y))
         wrapped = self._wrapped_cell(depth) if pretraining or recipe.unrolled else nullcontext()

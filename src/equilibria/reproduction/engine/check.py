@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from equilibria.io.files import DamagedFile
-from equilibria.io.folders import read_config
+from equilibria.io.folders import weights_digest
 from equilibria.reproduction.engine.claims import Claim, Verdict
 from equilibria.reproduction.engine.compare import differences
 from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
@@ -112,8 +112,8 @@ def _recorded(store: Store, figure: Figure, plan: Plan, wrong: list[str]) -> Rec
 def _weights(store: Store, planned: PlannedMeasurement) -> str:
     """The digest that the net's own configuration gives; reading the net checks the file against it."""
     try:
-        return read_config(store.run(planned.net.recipe).folder)["weights"]["sha256"]
-    except (OSError, ValueError, KeyError):
+        return weights_digest(store.run(planned.net.recipe).folder)
+    except (OSError, ValueError):
         return ""
 
 

@@ -10,17 +10,18 @@ results/<scale>/environment.json        the machines and versions that trained o
 results/<scale>/report.html             all of it on one page
 """
 
-import json
 import os
 import platform
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from equilibria.io.files import DamagedFile, write_atomically
+from equilibria.io.files import DamagedFile, json_bytes, read_json, remove_unfinished, write_atomically
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict
 from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
 from equilibria.reproduction.engine.rows import Row
@@ -58,8 +59,14 @@ class Store:
     @cached_property
     def shipped(self) -> dict[str, Run]:
         """The finished nets beside the folder, by id."""
-        runs = [run for run in find_runs(self.folder.parent) if run.finished and self.folder not in run.folder.parents]
-        return {run.summary["id"]: run for run in runs}
+        found = {}
+        for run in find_runs(self.folder.parent):
+            if self.folder not in run.folder.parents:
+                try:
+                    found |= {run.summary["id"]: run} if run.finished else {}
+                except (ValueError, OSError) as error:  # a damaged net must not hide the others
+                    warnings.warn(f"{run.folder} is not used: {error}", stacklevel=2)
+        return found
 
     @property
     def nets(self) -> Path:
@@ -126,22 +133,21 @@ class Store:
     def environments(self) -> list[dict[str, Any]]:
         """The machines and versions that trained or measured something."""
         path = self.folder / "environment.json"
-        try:
-            return json.loads(path.read_text()) if path.is_file() else []
-        except ValueError as error:
-            raise DamagedFile(f"{path} cannot be read ({error}); remove it, or restore it from a copy") from error
+        return read_json(path, list) if path.is_file() else []
 
     def remember(self, environment: dict[str, Any]) -> None:
         """Record an environment."""
         known = self.environments
         if environment not in known:
-            write_if_new(self.folder / "environment.json", _json([*known, environment]))
+            write_if_new(self.folder / "environment.json", json_bytes([*known, environment]))
 
     def tidy(self) -> None:
-        """Remove unfinished files of processes that were killed."""
-        for path in self.folder.glob("*/.*.part"):
-            if not _alive(path.name.rsplit(".", 2)[1]):
-                path.unlink(missing_ok=True)
+        """Finish or remove what processes that were killed have left."""
+        for run in find_runs(self.nets):
+            with suppress(DamagedFile):  # reported where it is used
+                run.tidy()
+        for folder in (self.folder, *self.folder.glob("*/")):
+            remove_unfinished(folder)
 
     def write_blocks(self, figure: Figure, blocks: Sequence[Block]) -> None:
         """Write rows.json."""
@@ -164,7 +170,7 @@ class Store:
         return folder.relative_to(self.folder.parent).as_posix()
 
     def _write(self, figure: Figure, name: str, data: Mapping[str, Any]) -> None:
-        write_if_new(self.path(figure, name), _json({"format": FORMAT, **data}))
+        write_if_new(self.path(figure, name), json_bytes({"format": FORMAT, **data}))
 
 
 def write_if_new(path: Path, content: bytes) -> None:
@@ -187,18 +193,14 @@ def add_net_columns(plan: Plan, blocks: Iterable[Block]) -> list[Row]:
 def read_format(path: Path) -> dict[str, Any]:
     """Read a file of the current format, or raise with the remedy."""
     try:
-        data = json.loads(path.read_text())
-        found = data.get("format", 1) if isinstance(data, dict) else 1
-    except ValueError as error:
-        raise DamagedFile(f"{path} cannot be read ({error}); remove it, and it is made again") from error
+        data = read_json(path, object)
+    except DamagedFile as error:
+        raise DamagedFile(f"{str(error).split('; ')[0]}; remove it, and it is made again") from error
+    found = data.get("format", 1) if isinstance(data, dict) else 1
     if found != FORMAT:
         remedy = "run `equilibria reproduce --migrate` once" if found == 1 else "update equilibria"
         raise DamagedFile(f"{path} has format {found}, and this version reads format {FORMAT}; {remedy}")
     return data
-
-
-def _json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1) + "\n").encode()
 
 
 def _blocks(path: Path) -> list[Block]:
@@ -207,16 +209,6 @@ def _blocks(path: Path) -> list[Block]:
         return [Block(**block) for block in data["measured"]]
     except (KeyError, TypeError) as error:
         raise DamagedFile(f"{path} cannot be read ({error!r}); remove it, and it is measured again") from error
-
-
-def _alive(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def environment() -> dict[str, Any]:
