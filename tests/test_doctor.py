@@ -171,7 +171,7 @@ class TestMisuse:
             diagnose(CONTRACTION, inputs(), targets)
 
     def test_what_is_not_a_tensor(self):
-        with pytest.raises(TypeError, match=r"inputs must be a tensor \(batch, \.\.\.\), got a list"):
+        with pytest.raises(TypeError, match=r"inputs must be a tensor \(batch, \.\.\.\), or a tree .* got a list"):
             diagnose(CONTRACTION, [[1.0, 2.0], [3.0, 4.0]])  # pyright: ignore[reportArgumentType]
         with pytest.raises(TypeError, match=r"inputs must be .* got \(\) of torch.float32"):
             diagnose(CONTRACTION, torch.tensor(3.0))
@@ -188,7 +188,7 @@ class TestMisuse:
 
     def test_a_step_that_changes_shapes(self):
         wrong = from_function(lambda z, x: z[:, :2], init=lambda x: x, readout=lambda z: z)
-        with pytest.raises(ValueError, match="keep shape"):
+        with pytest.raises(ValueError, match="keep the shape"):
             diagnose(wrong, inputs())
 
 

@@ -40,11 +40,11 @@ def test_a_solve_passes_few_files():
         lambda: solve(lambda z, u: 0.5 * z + u, torch.zeros(16, 8), u, solver=Anderson(), budget=budget)
     )
     assert {"core/loop.py", "solvers/anderson.py"} <= passed
-    assert len(passed) <= 6, sorted(passed)
+    assert len(passed) <= 10, sorted(passed)
 
 
 def test_a_training_passes_few_files(tmp_path):
     recipe = replace(RECIPE, optim=replace(RECIPE.optim, steps=2))
     passed = files_passed(lambda: train(recipe, tmp_path / "run"))
     assert {"training/_train.py", "core/loop.py"} <= passed
-    assert len(passed) <= 30, sorted(passed)
+    assert len(passed) <= 40, sorted(passed)

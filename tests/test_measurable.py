@@ -82,7 +82,7 @@ def test_scalar_states_can_be_solved_and_have_no_plane():
 def test_every_measurement_refuses_training_mode(measure):
     model = from_module(Gamble(), init=torch.zeros_like, readout=lambda z: z)
     measured = (lambda model, x: trajectories(model, x, [None])) if measure == "trajectories" else MEASURES[measure]
-    with pytest.raises(ValueError, match=r"adapted\.drop makes predictions random .* call \.eval\(\)"):
+    with pytest.raises(ValueError, match=r"adapted\.drop \(Dropout\) makes predictions random .* call \.eval\(\)"):
         measured(model, torch.rand(6, 2))
     measured(model.eval(), torch.rand(6, 2, generator=rng()))
 

@@ -79,12 +79,39 @@ def test_a_solver_by_name():
         solve(flip, column(0.0), solver="andersen", budget=Budget(5))  # pyright: ignore[reportArgumentType]
 
 
-def test_a_number_as_budget():
-    with pytest.raises(TypeError, match="got 5; for example Budget"):
-        solve(flip, column(0.0), solver=PLAIN, budget=5)  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("budget", [2.5, True, "long", (5, 1e-3)])
+def test_a_budget_that_is_none(budget):
+    with pytest.raises(TypeError, match=r"must be a Budget or a number of steps, got .*; for example Budget"):
+        solve(flip, column(0.0), solver=PLAIN, budget=budget)
 
 
-@pytest.mark.parametrize("z0", [torch.zeros(3, dtype=torch.long), torch.tensor(1.0), 3.0])
-def test_a_start_that_is_no_batch_of_states(z0):
-    with pytest.raises(TypeError, match="z0 must be a floating-point tensor"):
+@pytest.mark.parametrize("option", ["halt_on_cycle", "per_leaf"])
+def test_a_flag_that_is_no_bool(option):
+    with pytest.raises(TypeError, match=f"{option} must be True or False, got 'no'"):
+        Budget(10, **{option: "no"})  # pyright: ignore[reportArgumentType]
+
+
+def test_two_relative_tolerances():
+    with pytest.raises(ValueError, match=r"tol is short for rtol.*pass one of them"):
+        Budget(10, tol=1e-3, rtol=1e-4)
+
+
+def test_an_unknown_norm():
+    with pytest.raises(ValueError, match="norm must be one of 'l2', 'rms', 'max' or a function, got 'L2'"):
+        Budget(10, norm="L2")
+
+
+@pytest.mark.parametrize(
+    ("z0", "message"),
+    [
+        (torch.zeros(3, dtype=torch.long), "no floating-point tensor to iterate"),
+        ((), "z0 must be a floating-point tensor"),
+        (torch.tensor(1.0), "z0 must be a floating-point tensor"),
+        (3.0, "z0 must be a floating-point tensor"),
+        ((torch.zeros(3, 1), torch.zeros(2, 1)), "whose first dimension is the batch"),
+        (torch.zeros(3, 1, dtype=torch.complex64), "view_as_real"),
+    ],
+)
+def test_a_start_that_is_no_batch_of_states(z0, message):
+    with pytest.raises(TypeError, match=message):
         solve(flip, z0, solver=PLAIN, budget=Budget(5))

@@ -46,9 +46,16 @@ class TestStatus:
             assert solution.steps.tolist() == [1500, 1500]
 
     def test_an_overflowing_norm_is_not_convergence(self):
-        """At 1e25 in float32 a step is below rounding error, and the squares overflow."""
-        solution = solve(integrator, torch.full((1, 4), 1e25), solver=PLAIN, budget=Budget(5, tol=1e-6))
-        assert solution.status.tolist() == [Status.DIVERGED]
+        """At 1e30 in float32 the squares overflow: the residual must still be right."""
+        solution = solve(lambda z: 1.25 * z, torch.full((1, 4), 1e30), solver=PLAIN, budget=Budget(5, tol=1e-6))
+        assert solution.status.tolist() == [Status.EXHAUSTED]
+        torch.testing.assert_close(solution.residual, torch.tensor([0.2]))
+
+    @pytest.mark.parametrize("budget", [Budget(60, tol=1e-6), Budget(60), Budget(60, atol=1e24)], ids=str)
+    def test_a_large_finite_state_has_not_diverged(self, budget):
+        solution = solve(lambda z: z / 2 + 5e29, torch.full((1, 4), 2e30), solver=PLAIN, budget=budget)
+        assert solution.status.tolist() == [Status.CONVERGED]
+        torch.testing.assert_close(solution.z, torch.full((1, 4), 1e30), rtol=1e-5, atol=0)
 
     def test_exhausted(self):
         solution = solve(integrator, column(0.0, 5.0), solver=PLAIN, budget=Budget(50, tol=1e-6, halt_on_cycle=True))

@@ -6,7 +6,8 @@ from problems import column, flip, tanh_cell
 from torch import Tensor
 
 from equilibria import SOLVERS, Budget, Picard, Status, Stepwise, solve
-from equilibria.core.solution import ACTIVE
+
+ACTIVE = Status.ACTIVE
 
 
 def contracting(z: Tensor, rate: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from problems import affine, attracting_cycle, column, expanding, flip, rng, tanh_cell
 from torch import Tensor, nn
 
-from equilibria import SOLVERS, Budget, EquilibriumModel, Picard, Status, Unchanged, Why
+from equilibria import SOLVERS, Budget, EquilibriumModel, Picard, Status, Unchanged
 from equilibria.nets import ConvNet
 from equilibria.tasks import PrefixSum
 
@@ -44,7 +44,7 @@ def test_thinking_to_the_end_is_one_solve(solver, every, budget):
     whole = model.equilibrium(u, solver=solver, budget=budget)
     last = list(model.think(u, solver=solver, budget=budget, every=every))[-1]
     assert torch.equal(last.z, whole.z)
-    assert torch.equal(last.why, whole.status)
+    assert torch.equal(last.status, whole.status)
     assert torch.equal(last.steps, whole.steps)
 
 
@@ -67,7 +67,7 @@ def test_rows_stop_independently_and_then_cost_nothing():
     assert sorted(set(cell.rows), reverse=True) == [4, 3, 2, 1]
     assert sum(cell.rows) == int(thoughts[-1].steps.sum())
     assert thoughts[-1].settled.tolist() == [True, True, True, False]
-    assert thoughts[-1].why.tolist() == [Why.CONVERGED, Why.CONVERGED, Why.CONVERGED, Why.EXHAUSTED]
+    assert thoughts[-1].status.tolist() == [Status.CONVERGED, Status.CONVERGED, Status.CONVERGED, Status.EXHAUSTED]
     stopped = ~thoughts[2].thinking
     assert torch.equal(thoughts[2].z[stopped], thoughts[-1].z[stopped])
 
@@ -78,7 +78,7 @@ def test_cycles_stop_where_a_solve_would_stop():
     budget = Budget(300, 1e-9, halt_on_cycle=True)
     last = list(model.think(x, budget=budget, every=5))[-1]
     whole = model.equilibrium(x, budget=budget)
-    assert last.why.tolist() == [Why.CYCLING, Why.CYCLING] == whole.status.tolist()
+    assert last.status.tolist() == [Status.CYCLING, Status.CYCLING] == whole.status.tolist()
     assert last.settled.all()
     assert last.steps.max() < 300
     assert torch.equal(last.z, whole.z)
@@ -87,7 +87,7 @@ def test_cycles_stop_where_a_solve_would_stop():
 def test_a_divergent_row_is_not_settled():
     model = model_of(lambda z, x: torch.where(x > 0, expanding(z), z / 2 + 1), init=lambda x: x)
     last = list(model.think(column(1.0, -1.0), budget=Budget(2000, 1e-6)))[-1]
-    assert last.why.tolist() == [Why.DIVERGED, Why.CONVERGED]
+    assert last.status.tolist() == [Status.DIVERGED, Status.CONVERGED]
     assert last.settled.tolist() == [False, True]
 
 
@@ -102,7 +102,7 @@ def test_an_answer_that_stays_is_final():
     model = model_of(at_its_own_rate, readout=classes)
     thoughts = list(model.think(rates, budget=Budget(300), every=1, until=Unchanged(20)))
     last = thoughts[-1]
-    assert last.why.tolist() == [Why.UNCHANGED] * 3
+    assert last.status.tolist() == [Status.STOPPED] * 3
     assert last.steps.tolist() == [21, 27, 21]  # the slowest was 0 for 20 steps: the risk of this rule
     patient = list(model.think(rates, budget=Budget(300), every=1, until=Unchanged(70)))[-1]
     assert patient.steps.tolist() == [71, 77, 69 + 70]
@@ -114,14 +114,14 @@ def test_numbers_that_stay_within_a_distance_are_final():
     last = list(model.think(column(0.5), budget=Budget(300), every=1, until=Unchanged(10, within=1e-3)))[-1]
     assert last.steps.tolist() == [11 + 10]  # 2^-9 - 2^-11 is more than 1e-3, and 2^-11 less
     drifting = model_of(lambda z, x: z + 0.9e-3)
-    assert list(drifting.think(column(0.0), budget=Budget(99), until=Unchanged(9, 1e-3)))[-1].why == Why.EXHAUSTED
+    assert list(drifting.think(column(0.0), budget=Budget(99), until=Unchanged(9, 1e-3)))[-1].status == Status.EXHAUSTED
 
 
 def test_stopped_rows_are_not_evaluated_again():
     cell = Counting(lambda z, rate: torch.where(rate > 0.5, flip(z), z / 2))
     model = model_of(cell, init=lambda x: x, readout=classes)
     last = list(model.think(column(0.9, 0.1), budget=Budget(100), every=1, until=Unchanged(10)))[-1]
-    assert last.why.tolist() == [Why.EXHAUSTED, Why.UNCHANGED]
+    assert last.status.tolist() == [Status.EXHAUSTED, Status.STOPPED]
     assert last.steps.tolist() == [100, 11]
     assert sum(cell.rows) == 111
 
@@ -134,7 +134,7 @@ def test_a_deadline_is_met():
     begin = time.monotonic()
     thoughts = list(model_of(slow).think(column(1.0, 2.0), budget=Budget(10_000), every=1000, deadline=0.2))
     assert time.monotonic() - begin < 2  # 100 s without
-    assert thoughts[-1].why.tolist() == [Why.DEADLINE, Why.DEADLINE]
+    assert thoughts[-1].status.tolist() == [Status.DEADLINE, Status.DEADLINE]
     steps = thoughts[-1].step
     assert 1 <= steps <= 20
     assert thoughts[-1].z[:, 0].tolist() == [steps, 2 * steps]
@@ -142,7 +142,7 @@ def test_a_deadline_is_met():
 
 def test_there_is_always_one_thought():
     (only,) = model_of(at_its_own_rate).think(column(0.5), budget=Budget(100), deadline=0)
-    assert (only.step, only.why.tolist()) == (1, [Why.DEADLINE])
+    assert (only.step, only.status.tolist()) == (1, [Status.DEADLINE])
 
 
 def test_restarts_agree_for_a_path_independent_cell():
@@ -217,13 +217,9 @@ def test_thoughts_are_not_changed_afterwards():
     thoughts, copies = [], []
     for thought in model_of(at_its_own_rate).think(column(0.1, 0.9), budget=Budget(100, 1e-6), every=3):
         thoughts.append(thought)
-        copies.append([field.clone() for field in (thought.z, thought.prediction, thought.why, thought.steps)])
+        copies.append([field.clone() for field in (thought.z, thought.prediction, thought.status, thought.steps)])
     for thought, copy in zip(thoughts, copies, strict=True):
-        assert all(map(torch.equal, (thought.z, thought.prediction, thought.why, thought.steps), copy))
-
-
-def test_why_continues_status():
-    assert all(Why[status.name] == status for status in Status)
+        assert all(map(torch.equal, (thought.z, thought.prediction, thought.status, thought.steps), copy))
 
 
 @pytest.mark.parametrize(
@@ -254,5 +250,5 @@ def test_what_is_not_finite_never_settles(readout, until):
     """Neither if NaN is always read as class 0, nor if the readout hides it."""
     model = model_of(lambda z, u: 1e308 * u * z + 2, readout=readout)
     last = list(model.think(column(0, 5), budget=Budget(40), every=1, until=until))[-1]
-    assert last.why.tolist() == [Why.UNCHANGED, Why.DIVERGED]
+    assert last.status.tolist() == [Status.STOPPED, Status.DIVERGED]
     assert last.settled.tolist() == [True, False]

@@ -1,12 +1,23 @@
 """Equilibrium models: networks that iterate a learned map and compute their answer from the state where it settles."""
 
 from equilibria.core.budget import Budget, Keep
+from equilibria.core.conditions import (
+    Confident,
+    Converged,
+    Cycling,
+    Deadline,
+    HaltingHead,
+    SmallKL,
+    Unchanged,
+)
 from equilibria.core.loop import Solver, Stepwise, solve
 from equilibria.core.solution import Solution, Status, Step
-from equilibria.core.think import Thought, Unchanged, Why
+from equilibria.core.stopping import Condition, SolveView
+from equilibria.core.think import Thought
 from equilibria.diagnostics import diagnose
-from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Phantom
+from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Neumann, Phantom
 from equilibria.io.folders import load, save
+from equilibria.layer import FixedPoint
 from equilibria.model import Answer, EquilibriumModel, Output
 from equilibria.solvers import SOLVERS, Anderson, Broyden, Picard
 
@@ -20,21 +31,30 @@ __all__ = [
     "Backprop",
     "Broyden",
     "Budget",
+    "Condition",
+    "Confident",
+    "Converged",
+    "Cycling",
+    "Deadline",
     "EquilibriumModel",
+    "FixedPoint",
     "Gradient",
+    "HaltingHead",
     "Implicit",
     "Keep",
+    "Neumann",
     "Output",
     "Phantom",
     "Picard",
+    "SmallKL",
     "Solution",
+    "SolveView",
     "Solver",
     "Status",
     "Step",
     "Stepwise",
     "Thought",
     "Unchanged",
-    "Why",
     "diagnose",
     "load",
     "save",

@@ -39,6 +39,7 @@ class Window:
         if self._seen < 2:
             return torch.zeros_like(size, dtype=torch.long)
         extent = distance.amax(0)  # (batch,)
+        known = extent.isfinite() & size.isfinite()  # else the norm has overflowed
         size = torch.maximum(size, extent)  # a cycle may pass near zero at its first state
         still = 8 * self._eps * size  # distances up to this are rounding errors
         returned = distance <= torch.maximum(still, self._eps**0.5 * extent)  # (steps, batch)
@@ -54,4 +55,4 @@ class Window:
                 # A solver with a memory may pass the first state twice in one cycle and continue differently.
                 repeats = (distance[p:] - distance[:-p]).abs().amax(0) <= self._eps**0.25 * extent
                 period = torch.where(returned[p - 1 :: p].all(0) & ~drifts & moves & repeats, p, period)
-        return torch.where(extent <= still, 1, period)
+        return torch.where(extent <= still, 1, period).masked_fill_(~known, 0)

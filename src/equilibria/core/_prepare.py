@@ -25,10 +25,14 @@ def _can_prepare(cell: Any) -> bool:
         return False
     if not issubclass(_definer(type(cell), "prepare_solve"), _definer(type(cell), "forward")):
         return False  # a subclass has its own `forward` and inherits `prepare_solve`
-    transformed = torch._C._functorch.peek_interpreter_stack()  # pyright: ignore[reportAttributeAccessIssue]
-    if _has_any_global_hook() or transformed is not None:  # vmap forbids writing into tensors
+    if _has_any_global_hook() or is_transformed():  # vmap forbids writing into tensors
         return False
     return not any(_is_modified(part) for part in cell.modules())
+
+
+def is_transformed() -> bool:
+    """Whether this runs inside vmap or another transform of torch.func, where no number can be looked at."""
+    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_modified(part: nn.Module) -> bool:

@@ -1,76 +1,19 @@
-"""Predictions while a solve runs, with a rule that stops rows whose prediction no longer changes."""
+"""Predictions while a solve runs."""
 
 import math
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from equilibria.core.budget import require_whole
+from equilibria.core._map import Map
+from equilibria.core._tree import batch_size, take
 from equilibria.core.loop import Stepwise
 from equilibria.core.similarity import References
-from equilibria.core.solution import ACTIVE, Status
-
-
-class Why(IntEnum):
-    """Why a row has stopped. The first four values are those of `Status`."""
-
-    CONVERGED = Status.CONVERGED
-    CYCLING = Status.CYCLING
-    EXHAUSTED = Status.EXHAUSTED  # the budget was used up
-    DIVERGED = Status.DIVERGED
-    UNCHANGED = 4  # its answer has been the same for long enough
-    DEADLINE = 5  # the deadline has passed
-    THINKING = ACTIVE  # it has not stopped
-
-
-class Streak(NamedTuple):
-    """Answers, and the step from which each has been the same."""
-
-    answer: Tensor  # (batch, ...)
-    since: Tensor  # (batch,)
-
-
-@dataclass(frozen=True)
-class Unchanged:
-    """Stop a row once its answer has been the same in every thought of the last `steps` steps.
-
-    An answer consists of the classes (argmax over dimension 1) at all positions. With `within`, an answer consists of
-    the numbers themselves, and is the same as long as no number has changed by more than `within`.
-    """
-
-    steps: int
-    within: float | None = None
-
-    def __post_init__(self) -> None:
-        require_whole("steps", self.steps, least=1, why="it is how long an answer must stay the same")
-        if self.within is not None and not 0 <= self.within < math.inf:
-            raise ValueError(f"within must be >= 0 and finite, got {self.within!r}; omit it to compare classes")
-
-    def streak(self, before: Streak | None, prediction: Tensor, step: int) -> Streak:
-        """Update the streak with the prediction after `step` steps."""
-        now = torch.full((len(prediction),), step, device=prediction.device)
-        if before is None:
-            return Streak(prediction, now)
-        same = self.same(before.answer, prediction)
-        wide = same.view(-1, *(1 for _ in prediction.shape[1:]))  # (batch, 1, ...)
-        return Streak(torch.where(wide, before.answer, prediction), torch.where(same, before.since, now))
-
-    def same(self, a: Tensor, b: Tensor) -> Tensor:
-        """Which rows of two predictions give the same answer: (batch,) bool. Only finite numbers are an answer."""
-        if self.within is not None:
-            return ((a - b).abs() <= self.within).reshape(len(a), -1).all(1)
-        if a.ndim < 2 or a.shape[1] < 2:
-            raise ValueError(
-                f"a prediction of shape {tuple(a.shape)} has no classes to compare in dimension 1; "
-                f"pass the distance within which answers are the same, such as Unchanged({self.steps}, within=1e-3)"
-            )
-        same = (a.argmax(1) == b.argmax(1)) & a.amax(1).isfinite() & b.amax(1).isfinite()
-        return same.reshape(len(a), -1).all(1)
+from equilibria.core.solution import Status
+from equilibria.core.stopping import Look
 
 
 class Thought(NamedTuple):
@@ -78,75 +21,75 @@ class Thought(NamedTuple):
 
     step: int
     prediction: Tensor  # (batch, ...)
-    z: Tensor  # (batch, *state)
-    why: Tensor  # (batch,) values of Why
+    z: Any  # (batch, *state)
+    status: Tensor  # (batch,) values of Status
     steps: Tensor  # (batch,) the number of steps of each row
     alignment: Tensor | None  # (batch,) mean cosine to the states of the restarts; NaN where one is not finite
 
     @property
     def thinking(self) -> Tensor:
         """(batch,) bool: the active rows."""
-        return self.why == Why.THINKING
+        return self.status == Status.ACTIVE
 
     @property
     def settled(self) -> Tensor:
-        """(batch,) bool: converged, cycling, or with an answer that no longer changes."""
-        return (self.why == Why.CONVERGED) | (self.why == Why.CYCLING) | (self.why == Why.UNCHANGED)
+        """(batch,) bool: converged, cycling, or stopped by a condition."""
+        return (self.status == Status.CONVERGED) | (self.status == Status.CYCLING) | (self.status == Status.STOPPED)
 
 
 @torch.no_grad()
 def thoughts(
     stepwise: Stepwise,
     restarted: Stepwise | None,
-    readout: Callable[[Tensor], Tensor],
-    last: int,
+    readout: Callable[[Any], Tensor],
+    step_map: Map,
     every: int,
-    until: Unchanged | None,
     end: float,
 ) -> Generator[Thought, None, None]:
     """Solve, and yield a Thought every few steps until every row has stopped. See `EquilibriumModel.think`.
 
     Args:
         restarted: the solves of restarts, one batch after another, (restarts * batch, *state).
-        last: the last step of the budget.
         end: when the time runs out, on the clock `time.monotonic`.
     """
-    thinking = stepwise.active  # (batch,) at the last thought
-    prediction = streak = None
+    thinking, last = stepwise.active, stepwise.budget.steps  # (batch,) at the last thought
+    prediction = None
     for step in stepwise.run(every if end == math.inf else 1):  # with a deadline, read the clock at every step
         if restarted is not None:
             restarted.step(step - restarted.taken)
         if step % every and step < last and time.monotonic() < end and bool(stepwise.active.any()):
             continue
         z = stepwise.z
-        prediction = _read(readout, z, thinking, prediction)
-        if until is not None:
-            streak = until.streak(streak, prediction, step)
-            finite = z.isfinite().reshape(len(z), -1).all(1)  # all other rows diverge, regardless of their prediction
-            stepwise.stop(finite & (step - streak.since >= until.steps), Why.UNCHANGED)
+        prediction = _read(readout, z, thinking, prediction, stepwise.last_look, step)
         if step == last:
             stepwise.stop(thinking)
         elif time.monotonic() >= end:
-            stepwise.stop(thinking, Why.DEADLINE)
-        why = stepwise.status
-        thinking = why == Why.THINKING
+            stepwise.stop(thinking, Status.DEADLINE)
+        status = stepwise.status
+        thinking = status == Status.ACTIVE
         alignment = None
         if restarted is not None:
             states = restarted.z  # (restarts * batch, *state)
-            alignment = _alignment(z, states)
-            restarted.stop(~thinking.repeat(len(states) // len(z)), Why.EXHAUSTED)
-        yield Thought(step, prediction, z, why, stepwise.steps, alignment)
+            alignment = _alignment(step_map.vectors(z), step_map.vectors(states))
+            restarted.stop(~thinking.repeat(batch_size(states) // batch_size(z)), Status.EXHAUSTED)
+        yield Thought(step, prediction, z, status, stepwise.steps, alignment)
 
 
-def _read(readout: Callable[[Tensor], Tensor], z: Tensor, which: Tensor, before: Tensor | None) -> Tensor:
-    """The predictions, with those of rows `which` read again."""
-    if before is None or bool(which.all()):
-        return readout(z)
-    return before.index_put((which.nonzero()[:, 0],), readout(z[which]))
+def _read(
+    readout: Callable[[Any], Tensor], z: Any, which: Tensor, before: Tensor | None, look: Look | None, step: int
+) -> Tensor:
+    """The predictions, with those of rows `which` read again, unless the condition has just read all of them."""
+    places = which.nonzero()[:, 0]
+    seen = look.prediction if look is not None and (look.step, len(look.rows)) == (step, len(places)) else None
+    if len(places) == len(which) or before is None:
+        return readout(z) if seen is None or len(seen) < len(which) else seen
+    if seen is not None:
+        return before.index_put((places,), seen)
+    return before.index_put((places,), readout(take(z, places)))
 
 
 def _alignment(z: Tensor, restarts: Tensor) -> Tensor:
-    """The mean cosine between states (batch, *state) and their restarts (restarts * batch, *state): (batch,)."""
+    """The mean cosine between states (batch, n) and their restarts (restarts * batch, n): (batch,)."""
     example = torch.arange(len(restarts), device=z.device) % len(z)
-    states = References(z, ~z.isfinite().reshape(len(z), -1).all(1))
+    states = References(z, ~z.isfinite().all(1))
     return states.agreement(example, restarts).cosine.view(-1, len(z)).mean(0)

@@ -14,8 +14,9 @@ from equilibria.diagnostics._trajectories import (
     random_plane,
     trajectories,
 )
+from equilibria.diagnostics.adapters._checks import check_model
 from equilibria.diagnostics.adapters._deep_thinking import from_deep_thinking
-from equilibria.diagnostics.adapters._model import as_model, check_model, from_function, from_module
+from equilibria.diagnostics.adapters._model import as_model, from_function, from_module
 from equilibria.diagnostics.adapters._torchdeq import from_torchdeq
 from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score

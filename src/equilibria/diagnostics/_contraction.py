@@ -1,6 +1,7 @@
 """How strongly a cell contracts at a limit, and how much a solve depends on its initial state."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -8,11 +9,13 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from equilibria.core._prepare import precompute_weights
-from equilibria.core._tree import flat
-from equilibria.core.budget import Budget, require_whole
+from equilibria.core._random import common_numbers, drawing_from
+from equilibria.core._tree import batch_size
+from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import vectors
-from equilibria.diagnostics.adapters._model import measurable, require_gradients
+from equilibria.core.solution import Solution
+from equilibria.diagnostics.adapters._checks import require_gradients
+from equilibria.diagnostics.adapters._model import measurable
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
 
@@ -29,12 +32,12 @@ class Contraction(NamedTuple):
 
 def contraction(
     model: EquilibriumModel | Any,
-    x: Tensor,
-    z: Tensor | None = None,
+    x: Any,
+    z: Any = None,
     *,
     rounds: int = 30,
     solver: Solver | None = None,
-    budget: Budget | None = None,
+    budget: Budget | int | None = None,
     rng: torch.Generator | None = None,
 ) -> Contraction:
     """Compute the largest singular value and the spectral radius of df/dz from products with J and its transpose.
@@ -46,26 +49,29 @@ def contraction(
 
     Args:
         model: an `EquilibriumModel`, or anything that `as_model` accepts.
-        z: the states at which to compute J. Defaults to the limit of each example.
+        z: the states at which to compute J, or the solution that ends in them. Defaults to the limit of each example.
         rng: Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
     require_whole("rounds", rounds, least=1, why="one round is one product with the Jacobian")
+    rng = rng or torch.Generator().manual_seed(0)
     with torch.no_grad():
         injection, cell = looped.inject(x), precompute_weights(looped.cell)
+    t = torch.zeros(batch_size(x), dtype=torch.long)
     if z is None:
-        z = looped.equilibrium(x, solver=solver, budget=budget, trace=False).z
-    require_gradients(looped.cell, z, injection)
-    push, pull = _products(lambda z: cell(z, *injection), z)
-    rng = rng or torch.Generator().manual_seed(0)
-    v = flat(torch.randn(z.shape, generator=rng, dtype=z.dtype).to(z.device)).double()
-    dtype = torch.promote_types(z.dtype, torch.float32)
+        z = looped.equilibrium(x, solver=solver, budget=budget, trace=False, rng=common_numbers(rng))
+    if isinstance(z, Solution):
+        z, t = z.z, z.steps
+    f, rows = replace(looped.step, f=cell).flat(z, injection, t)
+    precision, dtype = looped.step.precision(z), rows.dtype
+    require_gradients(f, rows)
+    push, pull = _products(f, rows)
+    v = torch.randn(rows.shape, generator=rng, dtype=rows.dtype).to(rows.device).double()
     if v.shape[1] <= rounds:
         whole = torch.stack([push(unit.expand_as(v)) for unit in torch.eye(v.shape[1]).to(v)], 2)  # (batch, n, n)
         norm = _where_finite(lambda finite: torch.linalg.matrix_norm(finite, 2), whole)
         radius = _where_finite(_spectral_radius, whole)
         return Contraction(norm.to(dtype), radius.to(dtype))
-    precision = torch.finfo(z.dtype).eps
     square, _ = _largest_eigenvalue(lambda v: pull(push(v)), v, rounds, precision)
     radius, reliable = _largest_eigenvalue(push, v, rounds, precision)
     if not bool(reliable.all()):
@@ -75,12 +81,12 @@ def contraction(
 
 def start_influence(
     model: EquilibriumModel | Any,
-    x: Tensor,
-    z0: Tensor | None = None,
+    x: Any,
+    z0: Any = None,
     *,
     probes: int = 8,
     solver: Solver | None = None,
-    budget: Budget | None = None,
+    budget: Budget | int | None = None,
     rng: torch.Generator | None = None,
 ) -> Tensor:
     """Estimate the Frobenius norm of d limit / d z0, (batch,): 0 if the limit does not depend on z0 (paper, App. A).
@@ -94,22 +100,26 @@ def start_influence(
     """
     looped = measurable(model)
     require_whole("probes", probes, least=1, why="each is one backward pass")
+    rng = rng or torch.Generator().manual_seed(0)
     with torch.no_grad():
         injection = looped.inject(x)
-        start: Tensor = looped.init(*injection) if z0 is None else z0
-        cell = precompute_weights(looped.cell)
-    require_gradients(looped.cell, start, injection)
-    with torch.enable_grad():
-        start = start.detach().requires_grad_()
-        how = {"solver": solver or looped.solver, "budget": budget or looped.budget}
-        z = Backprop().solve(cell, start, injection, **how, trace=False).z + 0 * start  # f may ignore its state
-    rng = rng or torch.Generator().manual_seed(0)
-    total = vectors(z).new_zeros(len(x))
+        start = looped.start(x, rng=common_numbers(rng)) if z0 is None else z0
+    step = replace(looped.step, f=precompute_weights(looped.cell))
+    layout = step.layout(start, keep_channels_last=False)
+    moved, carried = layout.split(start)
+    require_gradients(*step.flat(start, injection, torch.zeros(len(moved), dtype=torch.long)))
+    steps = Budget((looped.budget if budget is None else as_budget(budget)).steps)
+    with torch.enable_grad(), drawing_from(common_numbers(rng)):
+        moved = moved.detach().requires_grad_()
+        how = {"solver": solver or looped.solver, "budget": steps, "trace": False}
+        solution = Backprop().solve(step, layout.unflatten(moved, carried), injection, **how)
+        z = step.vectors(solution.z) + 0 * moved.sum(1, keepdim=True)  # f may ignore its state
+    total = moved.new_zeros(len(moved))
     for left in reversed(range(probes)):
         signs = (torch.randint(0, 2, z.shape, generator=rng) * 2 - 1).to(z)
-        (pulled,) = torch.autograd.grad(z, start, signs, retain_graph=left > 0)
-        total += vectors(pulled).square().sum(1)  # in float32 or better: squares overflow in half precision
-    return (total / probes).sqrt().to(z.dtype)
+        (pulled,) = torch.autograd.grad(z, moved, signs, retain_graph=left > 0)
+        total += pulled.square().sum(1)
+    return (total / probes).sqrt().to(layout.parts[0].dtype)
 
 
 def _products(
@@ -129,8 +139,8 @@ def _products(
 
     def product(output: Tensor, variable: Tensor) -> Callable[[Tensor], Tensor]:
         def multiply(v: Tensor) -> Tensor:
-            (found,) = torch.autograd.grad(output, variable, v.view(output.shape).to(output), retain_graph=True)
-            return flat(found).double()
+            (found,) = torch.autograd.grad(output, variable, v.to(output), retain_graph=True)
+            return found.double()
 
         return multiply
 

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import flat
-from equilibria.core.budget import Budget, Keep
+from equilibria.core._map import Map
+from equilibria.core._random import common_numbers
+from equilibria.core._tree import batch_size, take
+from equilibria.core.budget import Budget, Keep, as_budget
 from equilibria.core.loop import Solver
-from equilibria.core.similarity import ROUNDING, References, vectors
+from equilibria.core.similarity import ROUNDING, References
 from equilibria.core.solution import Solution, Status, Step
 from equilibria.diagnostics._sensitivity import EQUAL_WITHIN, all_equal
 from equilibria.diagnostics.adapters._model import measurable
@@ -54,13 +56,14 @@ class Convergence:
 
 def convergence(
     model: EquilibriumModel | Any,
-    x: Tensor,
-    z0: Tensor | None = None,
+    x: Any,
+    z0: Any = None,
     *,
     solver: Solver | None = None,
-    budget: Budget | None = None,
+    budget: Budget | int | None = None,
     tol: float = 1e-4,
     keep: Keep | None = None,
+    rng: torch.Generator | None = None,
 ) -> Convergence:
     """Classify the long-run behaviour of each example at the end of its budget.
 
@@ -76,13 +79,14 @@ def convergence(
     Args:
         model: an `EquilibriumModel`, or anything that `as_model` accepts.
         z0: initial states. Defaults to the usual start.
+        rng: for a random model. Defaults to torch's generator.
     """
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}; a residual of at most tol counts as a fixed point")
     looped = measurable(model)
-    budget = budget or looped.budget
-    tail = _Tail(len(x), budget.steps)
-    solution = looped.equilibrium(x, z0, solver=solver, budget=budget, on_step=tail, keep=keep)
+    budget = looped.budget if budget is None else as_budget(budget)
+    tail = _Tail(batch_size(x), budget.steps, looped.step)
+    solution = looped.equilibrium(x, z0, solver=solver, budget=budget, on_step=tail, keep=keep, rng=rng)
     regime = tail.regime() if budget.steps >= MIN_STEPS else torch.full_like(solution.status, Regime.NOT_SETTLED)
     still = (solution.residual <= max(tol, budget.tol)) | (solution.period == 1) | solution.converged
     cycles = (solution.period > 1) & ~still
@@ -90,10 +94,11 @@ def convergence(
     regime = torch.where(cycles, Regime.CYCLE, regime)
     regime = torch.where(solution.status == Status.DIVERGED, Regime.DIVERGENCE, regime)
     settled = regime == Regime.FIXED_POINT
-    eps = torch.finfo(solution.z.dtype).eps
+    eps = looped.step.precision(solution.z)
     # Rounding errors accumulate over the steps. The upper bound keeps them small in half precision.
     precision = (10 * solution.residual).clamp(min=ROUNDING * eps).clamp(max=max(10 * tol, EQUAL_WITHIN * eps))
-    if _collapsed(x[settled], flat(solution.z[settled]), precision[settled]):
+    limits = looped.step.vectors(solution.z)[settled]
+    if _collapsed(take(x, settled.nonzero()[:, 0]), limits, precision[settled]):
         regime = torch.where(settled, Regime.COLLAPSE, regime)
     period = torch.where(settled, 1, torch.where(cycles, solution.period, 0))
     return Convergence(regime, period, solution.residuals, solution)
@@ -139,21 +144,21 @@ def _apparently_settled(found: Convergence, near: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def is_affine_along_path(model: EquilibriumModel, x: Tensor, z: Tensor, rates: Tensor) -> Tensor:
-    """Whether the step is an affine map along the path from z, so that its rate is the same everywhere: (batch,) bool.
+def is_affine_along_path(model: EquilibriumModel, x: Any, solution: Solution, rates: Tensor) -> Tensor:
+    """Whether the step is an affine map along the path from the last states, with one rate everywhere: (batch,) bool.
 
     The image of the midpoint of two states must be the midpoint of their images, up to a small part of how much closer
     a step brings them.
     """
-    injection = model.inject(x)
+    f, z = model.step.flat(solution.z, model.inject(x), solution.steps)
     path = [z]
     for _ in range(3):
-        path.append(model.cell(path[-1], *injection))
+        path.append(f(path[-1]))
     affine = torch.ones_like(rates, dtype=torch.bool)
     for apart in (1, 2):
-        midpoint = model.cell((path[0] + path[apart]) / 2, *injection)
-        bend = vectors(midpoint - (path[1] + path[1 + apart]) / 2).norm(dim=1)
-        affine &= bend <= BENT * (1 - rates) * vectors(path[1 + apart] - path[1]).norm(dim=1)
+        midpoint = f((path[0] + path[apart]) / 2)
+        bend = (midpoint - (path[1] + path[1 + apart]) / 2).norm(dim=1)
+        affine &= bend <= BENT * (1 - rates) * (path[1 + apart] - path[1]).norm(dim=1)
     return affine
 
 
@@ -167,37 +172,44 @@ class LimitDistance(NamedTuple):
 
 
 def limit_distance(
-    model: EquilibriumModel | Any, x: Tensor, *, solvers: tuple[Solver, Solver], budget: Budget | None = None
+    model: EquilibriumModel | Any,
+    x: Any,
+    *,
+    solvers: tuple[Solver, Solver],
+    budget: Budget | int | None = None,
+    rng: torch.Generator | None = None,
 ) -> LimitDistance:
     """Compare the limits that two solvers find from the usual start. For a path-independent net they are equal."""
     looped = measurable(model)
-    one, other = (looped.equilibrium(x, solver=solver, budget=budget) for solver in solvers)
+    rng = rng or torch.Generator().manual_seed(0)
+    one, other = (looped.equilibrium(x, solver=one, budget=budget, rng=common_numbers(rng)) for one in solvers)
     lost = (one.status == Status.DIVERGED) | (other.status == Status.DIVERGED)
-    found = References(one.z, lost).agreement(torch.arange(len(x), device=x.device), other.z)
-    relative, cosine = (part.to(one.z.dtype).masked_fill(lost, torch.nan) for part in (found.distance, found.cosine))
+    limits, others = (looped.step.vectors(solution.z) for solution in (one, other))
+    found = References(limits, lost).agreement(torch.arange(len(lost), device=lost.device), others)
+    relative, cosine = (part.masked_fill(lost, torch.nan) for part in (found.distance, found.cosine))
     return LimitDistance(relative, cosine, one, other)
 
 
 class _Tail:
     """Records the second half of a solve: step lengths, and distances from the middle state."""
 
-    def __init__(self, batch: int, steps: int) -> None:
-        self._begin, self._batch = steps - steps // 2, batch
-        self._lengths = torch.ones(steps // 2, batch)
-        self._distances = torch.ones(steps // 2, batch)
+    def __init__(self, batch: int, steps: int, step: Map) -> None:
+        self._begin, self._batch, self._vectors = steps - steps // 2, batch, step.vectors
+        self._lengths = torch.ones(steps // 2, batch, dtype=torch.float64)
+        self._distances = torch.ones(steps // 2, batch, dtype=torch.float64)
         self._first = self._previous = torch.zeros(batch, 1)
 
     def __call__(self, step: Step) -> None:
         if step.number < self._begin:
             return
-        z, rows, at = flat(step.z), step.rows, step.number - self._begin - 1
+        z, rows, at = self._vectors(step.z), step.rows, step.number - self._begin - 1
         if at < 0:
             self._first = z.new_zeros(self._batch, z.shape[1]).index_copy_(0, rows, z)
             self._previous = self._first.clone()
-            self._lengths, self._distances = self._lengths.to(z), self._distances.to(z)
+            self._lengths, self._distances = self._lengths.to(z.device), self._distances.to(z.device)
             return
-        self._lengths[at, rows] = (z - self._previous[rows]).norm(dim=1)
-        self._distances[at, rows] = (z - self._first[rows]).norm(dim=1)
+        self._lengths[at, rows] = _length(z - self._previous[rows])
+        self._distances[at, rows] = _length(z - self._first[rows])
         self._previous[rows] = z
 
     def regime(self) -> Tensor:
@@ -208,11 +220,16 @@ class _Tail:
         found = torch.full_like(reach, Regime.QUASI_PERIODIC, dtype=torch.long)
         found[reach > (CIRCLE + LINE) / 2] = Regime.DRIFT
         faster = (reach > (CIRCLE + LINE) / 2) & (change > FASTER)
-        size = self._previous.norm(dim=1)  # at the end
-        grown = (size > GROWTH * self._first.norm(dim=1)) & (size > self._first.shape[1] ** 0.5)
+        size = _length(self._previous)  # at the end
+        grown = (size > GROWTH * _length(self._first)) & (size > self._first.shape[1] ** 0.5)
         found[faster] = torch.where(grown, Regime.DIVERGENCE, Regime.NOT_SETTLED)[faster]
         found[(change < SLOWER) | ~change.isfinite()] = Regime.NOT_SETTLED
         return found
+
+
+def _length(z: Tensor) -> Tensor:
+    """The norm of each row, (rows,), in float64: squares overflow in float32 long before the numbers do."""
+    return torch.linalg.vector_norm(z, dim=1, dtype=torch.float64)
 
 
 def _trend(series: Tensor) -> Tensor:
@@ -225,7 +242,7 @@ def _trend(series: Tensor) -> Tensor:
     return torch.where(rise.abs() < CHANCE * error, 0, rise)
 
 
-def _collapsed(x: Tensor, limits: Tensor, precision: Tensor) -> bool:
+def _collapsed(x: Any, limits: Tensor, precision: Tensor) -> bool:
     """Whether limits of different inputs, (k, n), are equal up to a relative `precision`, (k,)."""
     if all_equal(x):
         return False

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from equilibria.core._tree import flat
+from equilibria.core._random import common_numbers
+from equilibria.core._tree import leaves
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Solution, Status
@@ -33,11 +34,11 @@ class Sensitivity(NamedTuple):
 
 def sensitivity(
     model: EquilibriumModel | Any,
-    x: Tensor,
+    x: Any,
     *,
     starts: int = 4,
     solver: Solver | None = None,
-    budget: Budget | None = None,
+    budget: Budget | int | None = None,
     tol: float | None = None,
     usual: Solution | None = None,
     rng: torch.Generator | None = None,
@@ -58,23 +59,31 @@ def sensitivity(
     if all_equal(x):
         raise ValueError("sensitivity compares inputs, but all inputs are equal; use at least two different ones")
     rng = rng or torch.Generator().manual_seed(0)
-    usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
-    size = usual.z[usual.status != Status.DIVERGED].square().mean().sqrt().item()
+    step, how = looped.step, {"solver": solver, "budget": budget, "trace": False}
+    usual = usual or looped.equilibrium(x, **how, rng=common_numbers(rng))
+    usual_start = looped.start(x, rng=common_numbers(rng))
+    size = step.numbers(usual.z)[usual.status != Status.DIVERGED].square().mean().sqrt().item()
     scale = size if math.isfinite(size) and size > 0 else 1.0
     limits, good = [], torch.ones_like(usual.status, dtype=torch.bool)
     for _ in range(starts):
-        noise = scale * torch.randn(usual.z.shape[1:], generator=rng, dtype=usual.z.dtype).to(usual.z)
-        solution = looped.equilibrium(x, noise.expand_as(usual.z).clone(), solver=solver, budget=budget, trace=False)
+        noise = step.map_iterated(usual.z, lambda limit: _shared_noise(limit, scale, rng))
+        solution = looped.equilibrium(x, step.restart(usual_start, noise), **how, rng=common_numbers(rng))
         good &= solution.status != Status.DIVERGED
-        limits.append(flat(solution.z))
-    tol = EQUAL_WITHIN * torch.finfo(usual.z.dtype).eps if tol is None else tol
+        limits.append(step.vectors(solution.z))
+    tol = EQUAL_WITHIN * step.precision(usual.z) if tol is None else tol
     kept = torch.stack(limits)[:, good].double()  # (starts, inputs, n)
     return _split(kept, tol, diverged=int((~good).sum()))
 
 
-def all_equal(x: Tensor) -> bool:
+def _shared_noise(limit: Tensor, scale: float, rng: torch.Generator) -> Tensor:
+    """Noise that all rows share, in the shape of the limits."""
+    noise = scale * torch.randn(limit.shape[1:], generator=rng, dtype=limit.dtype).to(limit)
+    return noise.expand_as(limit).clone()
+
+
+def all_equal(x: Any) -> bool:
     """Whether all inputs of a batch are equal."""
-    return bool((x == x[:1]).all())
+    return all(bool((tensor == tensor[:1]).all()) for tensor in leaves(x))
 
 
 def _split(limits: Tensor, tol: float, *, diverged: int) -> Sensitivity:

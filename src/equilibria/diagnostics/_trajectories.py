@@ -1,13 +1,15 @@
 """Solves from several starts projected on a plane, and maps of the basins of limits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import flat
-from equilibria.core.budget import Budget, Keep, require_whole
+from equilibria.core._random import common_numbers
+from equilibria.core._tree import batch_size, flat, map_leaves, take
+from equilibria.core.budget import Budget, Keep, as_budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Status
 from equilibria.diagnostics.adapters._model import measurable
@@ -43,7 +45,7 @@ class BasinMap(NamedTuple):
     """The limit reached from each start on a plane."""
 
     label: Tensor  # (size, size) the row of `limits`, or NOWHERE; rows go along `vertical`
-    limits: Tensor  # (count, *state) by decreasing size of their basins
+    limits: Any  # (count, *state) by decreasing size of their basins
     horizontal: Tensor  # (size,) first coordinates of the starts
     vertical: Tensor  # (size,) second coordinates
     corners: Tensor  # (3, 2) coordinates of the states that define the plane
@@ -53,18 +55,19 @@ class BasinMap(NamedTuple):
     def share(self) -> Tensor:
         """The share of starts that lead to each limit: (count,)."""
         reached = self.label[self.label != NOWHERE]
-        return reached.bincount(minlength=len(self.limits)) / self.label.numel()
+        return reached.bincount(minlength=batch_size(self.limits)) / self.label.numel()
 
 
 def trajectories(
     model: EquilibriumModel | Any,
-    x: Tensor,
-    starts: Sequence[Tensor | None],
+    x: Any,
+    starts: Sequence[Any],
     *,
     plane: Plane | None = None,
     at: Sequence[int] | None = None,
     solver: Solver | None = None,
-    budget: Budget | None = None,
+    budget: Budget | int | None = None,
+    rng: torch.Generator | None = None,
 ) -> Trajectories:
     """Project the states of solves from `starts` on one plane per example.
 
@@ -73,15 +76,19 @@ def trajectories(
         plane: Defaults to the two principal directions of all these states. They are kept in memory then, so use few
             examples. With a given plane, such as a `random_plane`, memory does not grow with the steps.
         at: the steps to record, where 0 is the start. Defaults to all.
+        rng: for a random model, whose solves all draw the same numbers. Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
     if not starts:
         raise ValueError("there are no starts; pass initial states, or [None] for the usual start")
-    at = range((budget or looped.budget).steps + 1) if at is None else at
-    seen = flat if plane is None else plane.coordinates
+    budget = looped.budget if budget is None else as_budget(budget)
+    rng = rng or torch.Generator().manual_seed(0)
+    at, numbers = range(budget.steps + 1) if at is None else at, looped.step.numbers
+    seen = numbers if plane is None else partial(_coordinates, plane, numbers)
+    how = {"solver": solver, "budget": budget, "keep": Keep(at, seen), "trace": False}
     paths = []
     for z0 in starts:
-        solution = looped.equilibrium(x, z0, solver=solver, budget=budget, keep=Keep(at, seen), trace=False)
+        solution = looped.equilibrium(x, z0, **how, rng=common_numbers(rng))
         paths.append(torch.stack(list(solution.kept.values()), 1))  # (batch, steps + 1, n or 2)
     paths = torch.stack(paths, 1)  # (batch, starts, steps + 1, n or 2)
     if plane is not None:
@@ -89,6 +96,10 @@ def trajectories(
     plane = principal_plane(paths.flatten(1, 2))
     away = paths.to(plane.origin.dtype) - plane.origin[:, None, None]
     return Trajectories(away @ plane.directions.mT[:, None], plane)
+
+
+def _coordinates(plane: Plane, numbers: Callable[[Any], Tensor], z: Any) -> Tensor:
+    return plane.coordinates(numbers(z))
 
 
 def principal_plane(states: Tensor) -> Plane:
@@ -132,8 +143,8 @@ def plane_through(first: Tensor, second: Tensor, third: Tensor) -> Plane:
 
 def basin_map(
     model: EquilibriumModel | Any,
-    x: Tensor,
-    states: Tensor,
+    x: Any,
+    states: Any,
     *,
     budget: Budget,
     solver: Solver | None = None,
@@ -152,24 +163,31 @@ def basin_map(
     """
     looped = measurable(model)
     require_whole("size", size, least=2, why="it is the number of starts along each side")
-    if len(x) != 1 or len(states) != 3:
+    examples, given = batch_size(x), batch_size(states)
+    if examples != 1 or given != 3:
         raise ValueError(
-            f"a basin map needs one example and three states, got {len(x)} and {len(states)}; use x[i : i + 1]"
+            f"a basin map needs one example and three states, got {examples} and {given}; use x[i : i + 1]"
         )
-    plane = plane_through(*states[:, None])
-    corners = torch.cat([plane.coordinates(state[None]) for state in states])  # (3, 2)
+    layout = looped.step.layout(states, keep_channels_last=False)
+    flat_states = layout.flatten(states)  # (3, n)
+    plane = plane_through(*flat_states[:, None])
+    corners = torch.cat([plane.coordinates(state[None]) for state in flat_states])  # (3, 2)
     low, high = corners.amin(0), corners.amax(0)
     low, high = low - border * (high - low), high + border * (high - low)
     ticks = torch.linspace(0, 1, size, dtype=corners.dtype, device=corners.device)[:, None]
     horizontal, vertical = (low + (high - low) * ticks).T  # (size,) each
     down, along = torch.meshgrid(vertical, horizontal, indexing="ij")
     grid = torch.stack((along, down), 2).view(1, -1, 2)
-    starts = plane.flat_states(grid).view(-1, *states.shape[1:]).to(states.dtype)  # (size * size, *state)
-    solution = looped.equilibrium(
-        x.expand(len(starts), *x.shape[1:]), starts, solver=solver, budget=budget, trace=False
-    )
-    label, first = _clusters(flat(solution.z), solution.status == Status.CONVERGED, within)
-    return BasinMap(label.view(size, size), solution.z[first], horizontal, vertical, corners, plane)
+    starts = plane.flat_states(grid)[0].to(layout.dtype)  # (size * size, n)
+
+    def repeated(tree: Any) -> Any:
+        return map_leaves(tree, lambda tensor: tensor[:1].expand(len(starts), *tensor.shape[1:]))
+
+    carried = repeated(layout.split(looped.start(x))[1])
+    inputs, z0 = repeated(x), layout.unflatten(starts, carried)
+    solution = looped.equilibrium(inputs, z0, solver=solver, budget=budget, trace=False)
+    label, first = _clusters(looped.step.numbers(solution.z), solution.status == Status.CONVERGED, within)
+    return BasinMap(label.view(size, size), take(solution.z, first), horizontal, vertical, corners, plane)
 
 
 def _clusters(limits: Tensor, reached: Tensor, within: float) -> tuple[Tensor, Tensor]:

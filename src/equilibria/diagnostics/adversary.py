@@ -2,21 +2,24 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from equilibria.core._map import Map
 from equilibria.core._prepare import prepare
-from equilibria.core._tree import flat, noise_like, take
-from equilibria.core.budget import Budget, require_whole
+from equilibria.core._random import common_numbers, drawing_from
+from equilibria.core._tree import batch_size, map_leaves, take, where_rows
+from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.similarity import References
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics._lbfgs import Function, minimise
-from equilibria.diagnostics.adapters._model import measurable, require_gradients
+from equilibria.diagnostics.adapters._checks import require_gradients
+from equilibria.diagnostics.adapters._model import measurable
 from equilibria.diagnostics.restarts import derangements
 from equilibria.gradients import Backprop
 from equilibria.model import EquilibriumModel
@@ -34,9 +37,9 @@ class AttackedScores(NamedTuple):
 class Attack:
     """The start of each example, among those tried, whose limit is farthest from the usual limit."""
 
-    start: Tensor  # (batch, *state)
-    limit: Tensor  # (batch, *state) reached from `start` within the whole budget
-    usual: Tensor  # (batch, *state) reached from the usual start
+    start: Any  # (batch, *state)
+    limit: Any  # (batch, *state) reached from `start` within the whole budget
+    usual: Any  # (batch, *state) reached from the usual start
     cosine: Tensor  # (batch,) between the two; NaN where the usual solve, or every attacked one, diverged
     guessed: Tensor  # (batch,) the lowest cosine of the first guesses, before any search
     diverged: Tensor  # (batch,) the number of starts that diverged; `cosine` excludes them
@@ -52,10 +55,10 @@ class Attack:
 
         An example has no answer if all its attacked starts diverged. It then gets the worst score.
         """
-        if len(batch.x) != len(self.cosine):
+        if batch_size(batch.x) != len(self.cosine):
             raise ValueError(
-                f"{len(self.cosine)} examples were attacked, but the batch has {len(batch.x)}; pass the batch that "
-                "was attacked"
+                f"{len(self.cosine)} examples were attacked, but the batch has {batch_size(batch.x)}; pass the batch "
+                "that was attacked"
             )
         with torch.no_grad():
             usual, attacked = (model.readout(z).to(batch.y.device) for z in (self.usual, self.limit))
@@ -66,11 +69,11 @@ class Attack:
 
 def attack(
     model: EquilibriumModel | Any,
-    x: Tensor,
+    x: Any,
     *,
-    budget: Budget | None = None,
+    budget: Budget | int | None = None,
     solver: Solver | None = None,
-    guesses: int | Sequence[Tensor] = 3,
+    guesses: int | Sequence[Any] = 3,
     updates: int = 50,
     radius: float | None = None,
     through: int | None = None,
@@ -93,85 +96,92 @@ def attack(
         rng: Defaults to a generator seeded with 0.
     """
     looped = measurable(model)
-    budget = budget or looped.budget
+    budget = looped.budget if budget is None else as_budget(budget)
     rng = rng or torch.Generator().manual_seed(0)
     require_whole("updates", updates, least=0, why="0 only tries the first guesses")
     if radius is not None and not 0 < radius < math.inf:
         raise ValueError(f"radius must be > 0 and finite, got {radius!r}; omit it to search without a bound")
     if through is not None:
         require_whole("through", through, least=1, why="omit it to unroll the whole budget")
-    usual = looped.equilibrium(x, solver=solver, budget=budget, trace=False)
-    guesses = _first_guesses(guesses, usual, rng)
+    how, step = {"solver": solver, "budget": budget, "trace": False}, looped.step
+    usual = looped.equilibrium(x, **how, rng=common_numbers(rng))
+    guesses = _first_guesses(guesses, usual, step, rng)
     with torch.no_grad():
-        injection = looped.inject(x)
-        centre = looped.init(*injection)
+        injection, centre = looped.inject(x), looped.start(x, rng=common_numbers(rng))
     if updates:
-        require_gradients(looped.cell, centre, injection)
-    place = _placement(centre, radius)
+        require_gradients(*step.flat(centre, injection, torch.zeros_like(usual.steps)))
+    place = _placement(step, centre, radius)
     unrolled = Budget(min(through or budget.steps, budget.steps))
-    cosine_after = _unrolled_cosine(looped, injection, usual.z, place, solver or looped.solver, unrolled)
+    target, own = step.vectors(usual.z), solver or looped.solver
+    cosine_after = _unrolled_cosine(looped, injection, target, place, own, unrolled, common_numbers(rng))
 
     # All guesses form one batch, because many rows cost little more than few.
-    moved = flat(torch.cat([guess if radius is None else guess - centre for guess in guesses]))
-    moved = moved.to(torch.promote_types(moved.dtype, torch.float32))  # half precision would lose small moves
+    moved = torch.cat([step.numbers(guess) for guess in guesses])
+    if radius is not None:
+        moved = moved - step.numbers(centre).repeat(len(guesses), 1)
     found = minimise(cosine_after, moved, updates=updates).x  # (guesses * batch, n)
-    worst = _Worst(usual, centre)
-    everyone = torch.arange(len(moved), device=x.device)
-    cosines = []
-    for starts in (place(moved, everyone), place(found, everyone)):
-        for start in starts.split(len(x)):
-            worst.update(start, looped.equilibrium(x, start, solver=solver, budget=budget, trace=False))
-        cosines.append(worst.cosine.clone())
-    guessed, cosine = cosines
-    return Attack(worst.start, worst.limit, usual.z, cosine, guessed, worst.diverged, 2 * len(guesses))
+    worst, cosines = _Worst(usual, centre, step), []
+    for rows in (moved, found):
+        for part in torch.arange(len(moved), device=moved.device).split(len(usual.status)):
+            start = place(rows[part], part)
+            worst.update(start, looped.equilibrium(x, start, **how, rng=common_numbers(rng)))
+        cosines.append(worst.cosine)
+    return Attack(worst.start, worst.limit, usual.z, cosines[1], cosines[0], worst.diverged, 2 * len(guesses))
 
 
 class _Worst:
     """Keeps the start with the lowest cosine for each example."""
 
-    def __init__(self, usual: Solution, start: Tensor) -> None:
+    def __init__(self, usual: Solution, start: Any, step: Map) -> None:
         self._lost = usual.status == Status.DIVERGED
-        self._usual = References(usual.z, self._lost)
-        self.start, self.limit = start.clone(), usual.z.clone()
+        self._vectors = step.vectors
+        self._usual = References(step.vectors(usual.z), self._lost)
+        self.start, self.limit = start, usual.z
         self.cosine = torch.full_like(usual.residual, torch.nan)
         self.diverged = torch.zeros_like(usual.status)
 
-    def update(self, start: Tensor, solution: Solution) -> None:
-        everyone = torch.arange(len(start), device=start.device)
-        cosine = self._usual.agreement(everyone, solution.z).cosine.to(self.cosine.dtype)
+    def update(self, start: Any, solution: Solution) -> None:
+        everyone = torch.arange(len(self.cosine), device=self.cosine.device)
+        cosine = self._usual.agreement(everyone, self._vectors(solution.z)).cosine.to(self.cosine.dtype)
         lost = solution.status == Status.DIVERGED
         self.diverged += lost
         worse = ~(lost | self._lost) & ~(cosine >= self.cosine)  # any number replaces NaN
-        self.start[worse], self.limit[worse], self.cosine[worse] = start[worse], solution.z[worse], cosine[worse]
+        self.start = where_rows(worse, start, self.start)
+        self.limit = where_rows(worse, solution.z, self.limit)
+        self.cosine = torch.where(worse, cosine, self.cosine)
 
 
-def _first_guesses(guesses: int | Sequence[Tensor], usual: Solution, rng: torch.Generator) -> list[Tensor]:
+def _first_guesses(guesses: int | Sequence[Any], usual: Solution, step: Map, rng: torch.Generator) -> list[Any]:
     """The given guesses, or drawn ones: alternately another example's limit, never twice the same, and noise."""
     state = usual.z
     if isinstance(guesses, int):
         require_whole("guesses", guesses, least=1, why="it is the number of searches per example")
-        n = len(state)
+        n = len(usual.status)
         partners = derangements(n, min(n - 1, (guesses + 1) // 2), rng) if n > 1 else []
-        noise = (noise_like(state, rng) for _ in range(guesses))
-        limits = (state[partner.to(state.device)].nan_to_num(0, 0, 0) for partner in partners)  # some may have diverged
+        noise = (step.noise_like(state, rng) for _ in range(guesses))
+        finite = step.map_iterated(state, lambda limits: limits.nan_to_num(0, 0, 0))  # some may have diverged
+        limits = (take(finite, partner.to(usual.status.device)) for partner in partners)
         return [next(noise) if i % 2 or i // 2 >= len(partners) else next(limits) for i in range(guesses)]
     if not guesses:
         raise ValueError("the list of guesses is empty; pass at least one guess, or the number of guesses")
+    wanted = map_leaves(state, lambda tensor: tuple(tensor.shape))
     for guess in guesses:
-        if guess.shape != state.shape:
-            shapes = f"{tuple(guess.shape)} and the state {tuple(state.shape)}"
-            raise ValueError(f"a first guess has shape {shapes}; they must be equal")
+        shapes = map_leaves(guess, lambda tensor: tuple(tensor.shape))
+        if shapes != wanted:
+            raise ValueError(f"a first guess has shape {shapes} and the state {wanted}; they must be equal")
     return list(guesses)
 
 
-def _placement(centre: Tensor, radius: float | None) -> Callable[[Tensor, Tensor], Tensor]:
+def _placement(step: Map, centre: Any, radius: float | None) -> Callable[[Tensor, Tensor], Any]:
     """The map from variables of L-BFGS, (k, n), to starts, (k, *state); row r belongs to example r % batch."""
+    layout = step.layout(centre, keep_channels_last=False)
+    z, carried = layout.split(centre)
 
-    def place(moved: Tensor, rows: Tensor) -> Tensor:
+    def place(moved: Tensor, rows: Tensor) -> Any:
+        example = rows % len(z)
         if radius is not None:
-            moved = moved / (1 + (moved / radius).square().sum(1, keepdim=True)).sqrt()
-        start = moved.view(-1, *centre.shape[1:]).to(centre.dtype)
-        return start if radius is None else take(centre, rows % len(centre)) + start
+            moved = z[example] + moved / (1 + (moved / radius).square().sum(1, keepdim=True)).sqrt()
+        return layout.unflatten(moved, take(carried, example))
 
     return place
 
@@ -180,23 +190,24 @@ def _unrolled_cosine(
     model: EquilibriumModel,
     injection: tuple,
     target: Tensor,
-    place: Callable[[Tensor, Tensor], Tensor],
+    place: Callable[[Tensor, Tensor], Any],
     solver: Solver,
     budget: Budget,
+    rng: torch.Generator,
 ) -> Function:
-    """The cosine to `target` after the budget's steps, and its gradient by backpropagation through them."""
+    """The cosine to `target`, (batch, n), after the budget's steps, and its gradient by backpropagation."""
     with torch.no_grad():
         cell, injection = prepare(model.cell, injection)
+    step = replace(model.step, f=cell)
 
     def function(moved: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         example = rows % len(target)
-        with torch.enable_grad():
+        with torch.enable_grad(), drawing_from(common_numbers(rng)):
             moved = moved.detach().requires_grad_()
             solution = Backprop().solve(
-                cell, place(moved, rows), take(injection, example), solver=solver, budget=budget, trace=False
+                step, place(moved, rows), take(injection, example), solver=solver, budget=budget, trace=False
             )
-            limit = flat(solution.z).to(moved.dtype)
-            cosine = cosine_similarity(limit, flat(target[example]).to(moved.dtype))  # (k,)
+            cosine = cosine_similarity(step.vectors(solution.z), target[example])  # (k,)
             cosine = cosine + 0 * moved.sum(1)  # gives a zero gradient if the cell ignores its state
             (grad,) = torch.autograd.grad(cosine.sum(), moved)
         return cosine.detach(), grad

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import rows
+from equilibria.core._random import common_numbers
+from equilibria.core._tree import batch_size, device_of, take
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.similarity import Agreement, References
@@ -49,14 +50,15 @@ class Alignment:
 
 def alignment_score(
     model: EquilibriumModel | Any,
-    x: Tensor,
+    x: Any,
     *,
     restarts: int = 10,
     start: Restart = Swapped(),
     solver: Solver | None = None,
-    budget: Budget | None = None,
+    budget: Budget | int | None = None,
     usual: Solution | None = None,
     same_answer: Callable[[Tensor, Tensor], Tensor] | None = None,
+    random: bool = False,
     rng: torch.Generator | None = None,
 ) -> Alignment:
     """Compute the AA score of each example (paper, Algorithm 1).
@@ -70,38 +72,42 @@ def alignment_score(
         usual: the solution from the usual start with the same solver. Computed if omitted.
         same_answer: compares two batches of predictions, (rows, ...), and returns which rows have the same answer,
             (rows,) bool.
+        random: whether steps draw random numbers. Restarts then draw those of the usual solve.
         rng: Defaults to a generator seeded with 0.
     """
-    looped = measurable(model)
-    if len(x) < 2:
-        raise ValueError(f"alignment compares examples, but the batch has {len(x)}; use at least two")
+    looped, batch = measurable(model), batch_size(x)
+    if batch < 2:
+        raise ValueError(f"alignment compares examples, but the batch has {batch}; use at least two")
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
-    rng = rng or torch.Generator().manual_seed(0)
-    sources = start.sources(len(x), restarts, rng)  # (restarts, batch)
-    usual = usual or looped.equilibrium(x, solver=solver, budget=budget, trace=False)
+    rng, step = rng or torch.Generator().manual_seed(0), looped.step
+    device, how = device_of(x), {"solver": solver, "budget": budget, "trace": False}
+    sources = start.sources(batch, restarts, rng)  # (restarts, batch)
+    usual = usual or looped.equilibrium(x, **how, rng=common_numbers(rng))
     with torch.no_grad():
-        lost = usual.status == Status.DIVERGED  # (batch,)
-        prediction = looped.readout(usual.z)
-        spaces = References(usual.z, lost), References(prediction, lost)
-        totals = torch.zeros(len(spaces), len(Agreement._fields), len(x), device=x.device)
-        same, count, residual = torch.zeros(3, len(x), device=x.device)
+        usual_start = looped.start(x, rng=common_numbers(rng))
+        lost, limits, prediction = usual.status == Status.DIVERGED, step.vectors(usual.z), looped.readout(usual.z)
+        spaces = References(limits, lost), References(prediction, lost)
+        totals = torch.zeros(len(spaces), len(Agreement._fields), batch, device=device)
+        same, count, residual = torch.zeros(3, batch, device=device)
         unsettled = (usual.status == Status.EXHAUSTED).long()
-        for example, source in _blocks(sources.to(x.device), usual.z):
-            z0 = start.initial_states(rows(usual.z, source), rng)
-            restart = looped.equilibrium(rows(x, example), z0, solver=solver, budget=budget, trace=False)
+        # Restarts of a random step draw the numbers of the usual solve, so they are solved in the same batch.
+        at_once = batch if random else STATE_NUMBERS // max(1, limits.shape[1])
+        for example, source in _blocks(sources.to(device), max(1, at_once)):
+            other = step.map_iterated(take(usual.z, source), lambda limits: start.initial_states(limits, rng))
+            z0 = step.restart(take(usual_start, example), other)
+            restart = looped.equilibrium(take(x, example), z0, **how, rng=common_numbers(rng))
             good = ~(lost[example] | (restart.status == Status.DIVERGED))  # (rows,)
             restart_prediction = looped.readout(restart.z)
-            for total, space, reached in zip(totals, spaces, (restart.z, restart_prediction), strict=True):
-                _add(total, example, good, torch.stack(space.agreement(example, reached)))  # (measures, rows)
+            for total, space, one in zip(totals, spaces, (step.vectors(restart.z), restart_prediction), strict=True):
+                _add(total, example, good, torch.stack(space.agreement(example, one)))  # (measures, rows)
             if same_answer is not None:
                 _add(same, example, good, same_answer(prediction[example], restart_prediction))
             _add(residual, example, good, restart.residual)
             _add(count, example, good, good)
             unsettled.index_add_(0, example, (restart.status == Status.EXHAUSTED).long())
     state, readout = (Agreement(*(total / count)) for total in totals)
-    shares = None if same_answer is None else same / count
-    diverged = len(sources) - count.long()
-    return Alignment(start, len(sources), diverged, state, readout, usual, shares, residual / count, unsettled)
+    shares, solves = None if same_answer is None else same / count, len(sources)
+    return Alignment(start, solves, solves - count.long(), state, readout, usual, shares, residual / count, unsettled)
 
 
 def _add(totals: Tensor, example: Tensor, good: Tensor, values: Tensor) -> None:
@@ -109,8 +115,7 @@ def _add(totals: Tensor, example: Tensor, good: Tensor, values: Tensor) -> None:
     totals.index_add_(-1, example, torch.where(good, values, 0).to(totals.dtype))
 
 
-def _blocks(sources: Tensor, states: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of examples and the sources of their initial states, (rows,) each, in blocks of bounded memory."""
-    example = torch.arange(len(states), device=sources.device).repeat(len(sources))
-    at_once = max(1, STATE_NUMBERS // max(1, states[0].numel()))
+def _blocks(sources: Tensor, at_once: int) -> list[tuple[Tensor, Tensor]]:
+    """Pairs of examples and the sources of their initial states, (rows,) each, in blocks of `at_once`."""
+    example = torch.arange(sources.shape[1], device=sources.device).repeat(len(sources))
     return list(zip(example.split(at_once), sources.reshape(-1).split(at_once), strict=True))

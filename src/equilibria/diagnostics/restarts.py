@@ -19,7 +19,7 @@ class Restart(ABC):
 
     @abstractmethod
     def initial_states(self, limits: Tensor, rng: torch.Generator) -> Tensor:
-        """Return one initial state for each of the limits, (rows, *state)."""
+        """Return one initial state for each of the limits, (rows, *state). Called for each tensor of a state."""
 
 
 @dataclass(frozen=True)

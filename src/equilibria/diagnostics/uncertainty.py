@@ -4,12 +4,14 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import noise_like
-from equilibria.core.budget import Budget, require_whole
+from equilibria.core._random import common_numbers
+from equilibria.core._tree import batch_size, noise_like
+from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Status
 from equilibria.diagnostics.alignment import alignment_score
@@ -22,11 +24,11 @@ class Uncertainty(ABC):
     def __call__(
         self,
         model: EquilibriumModel,
-        x: Tensor,
+        x: Any,
         output: Output | None = None,
         *,
         solver: Solver | None = None,
-        budget: Budget | None = None,
+        budget: Budget | int | None = None,
     ) -> Tensor:
         """Return the uncertainty of each answer, (batch,) float64; infinite where a solve diverged.
 
@@ -34,7 +36,8 @@ class Uncertainty(ABC):
             output: the output of the model for `x` with the same solver and budget. Computed if omitted.
         """
         model = copy.copy(model)
-        model.solver, model.budget = solver or model.solver, budget or model.budget
+        model.solver = solver or model.solver
+        model.budget = model.budget if budget is None else as_budget(budget)
         with torch.no_grad():
             if output is None:
                 solution = model.equilibrium(x, trace=False)
@@ -43,7 +46,7 @@ class Uncertainty(ABC):
         return uncertainty.masked_fill(uncertainty.isnan() | (output.solution.status == Status.DIVERGED), math.inf)
 
     @abstractmethod
-    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Any, output: Output) -> Tensor:
         """Return the uncertainty, (batch,); NaN where it is unknown. Solve with the model's solver and budget."""
 
 
@@ -54,7 +57,7 @@ class Residual(Uncertainty):
     With a tolerance it is less informative, because all converged rows have a similar residual.
     """
 
-    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Any, output: Output) -> Tensor:
         return output.solution.residual
 
 
@@ -65,10 +68,10 @@ class Indecision(Uncertainty):
     Classes are in dimension 1, positions in the dimensions after it.
     """
 
-    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Any, output: Output) -> Tensor:
         _require_classes(output.prediction)
         top = output.prediction.softmax(1).topk(2, dim=1).values  # (batch, 2, ...)
-        return 1 - (top[:, 0] - top[:, 1]).reshape(len(x), -1).amin(1)
+        return 1 - (top[:, 0] - top[:, 1]).reshape(len(top), -1).amin(1)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Misalignment(Uncertainty):
     restarts: int = 10
     seed: int = 0
 
-    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Any, output: Output) -> Tensor:
         rng = torch.Generator().manual_seed(self.seed)
         return 1 - alignment_score(model, x, restarts=self.restarts, rng=rng).score
 
@@ -103,12 +106,13 @@ class Disagreement(Uncertainty):
     def __post_init__(self) -> None:
         require_whole("restarts", self.restarts, least=1, why="it is the number of restarts per example")
 
-    def measure(self, model: EquilibriumModel, x: Tensor, output: Output) -> Tensor:
+    def measure(self, model: EquilibriumModel, x: Any, output: Output) -> Tensor:
         rng = torch.Generator().manual_seed(self.seed)
-        apart = torch.zeros(len(x), dtype=torch.float64, device=output.prediction.device)
+        step, usual = model.step, model.start(x, rng=common_numbers(rng))
+        apart = torch.zeros(batch_size(x), dtype=torch.float64, device=output.prediction.device)
         for _ in range(self.restarts):
-            start = self.scale * noise_like(output.solution.z, rng)
-            again = model.equilibrium(x, start, trace=False)
+            noise = step.map_iterated(output.solution.z, lambda limit: self.scale * noise_like(limit, rng))
+            again = model.equilibrium(x, step.restart(usual, noise), trace=False, rng=common_numbers(rng))
             difference = self._apart(model.readout(again.z), output.prediction).double()
             apart += difference.masked_fill(again.status == Status.DIVERGED, math.inf)
         return apart / self.restarts

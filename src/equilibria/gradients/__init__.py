@@ -1,10 +1,35 @@
 """Methods to differentiate a fixed point. To add one, define a `Gradient` in a new file and add it to `GRADIENTS`."""
 
+from typing import Any
+
 from equilibria.gradients.backprop import Backprop
 from equilibria.gradients.gradient import FixedPointGradient, Gradient
 from equilibria.gradients.implicit import Implicit
+from equilibria.gradients.neumann import Neumann
 from equilibria.gradients.phantom import Phantom
 
-GRADIENTS: dict[str, type[Gradient]] = {"backprop": Backprop, "implicit": Implicit, "phantom": Phantom}
+GRADIENTS: dict[str, type[Gradient]] = {
+    "backprop": Backprop,
+    "implicit": Implicit,
+    "neumann": Neumann,
+    "phantom": Phantom,
+}
 
-__all__ = ["GRADIENTS", "Backprop", "FixedPointGradient", "Gradient", "Implicit", "Phantom"]
+__all__ = [
+    "GRADIENTS",
+    "Backprop",
+    "FixedPointGradient",
+    "Gradient",
+    "Implicit",
+    "Neumann",
+    "Phantom",
+    "check_gradient",
+]
+
+
+def check_gradient(gradient: Any) -> Gradient:
+    """Return `gradient`. Raise unless it is a Gradient."""
+    if not isinstance(gradient, Gradient):
+        known = ", ".join(sorted(f"{kind.__name__}()" for kind in GRADIENTS.values()))
+        raise TypeError(f"gradient must be a Gradient object, got {gradient!r}; use one of {known}")
+    return gradient

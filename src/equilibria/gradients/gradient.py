@@ -8,26 +8,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from equilibria.core._map import Map, as_map
+from equilibria.core._prepare import is_transformed
+from equilibria.core._tree import map_leaves, take, where_rows
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver, solve
-from equilibria.core.solution import Solution
+from equilibria.core.solution import Solution, Status
 
 
 class Gradient(ABC):
     """Solves like `equilibria.solve`, with a differentiable `Solution.z`.
 
-    Gradients depend on the grad mode of the caller, not on `module.training`, so they also work in eval mode.
+    Gradients depend on the grad mode of the caller, not on `module.training`, so they also work in eval mode. A row
+    that diverges gets no gradient and does not affect the gradients of parameters, provided that the loss ignores it.
     """
+
+    stops_early: bool = True  # whether rows stop when they meet the tolerance, although gradients are recorded
 
     @abstractmethod
     def solve(
         self,
-        f: Callable[..., Tensor],
-        z0: Tensor,
+        f: Callable[..., Any],
+        z0: Any,
         injection: Any = (),
         *,
         solver: Solver,
-        budget: Budget,
+        budget: Budget | int,
         trace: bool = True,
     ) -> Solution:
         """Solve z = f(z, *injection) from `z0` and return a solution with a differentiable `.z`."""
@@ -46,21 +52,88 @@ class FixedPointGradient(Gradient):
 
     def solve(
         self,
-        f: Callable[..., Tensor],
-        z0: Tensor,
+        f: Callable[..., Any],
+        z0: Any,
         injection: Any = (),
         *,
         solver: Solver,
-        budget: Budget,
+        budget: Budget | int,
         trace: bool = True,
     ) -> Solution:
         with torch.no_grad():
             solution = solve(f, z0, injection, solver=solver, budget=budget, trace=trace)
         if not torch.is_grad_enabled():
             return solution
-        z, evaluations = self.attach(f, solution, injection if isinstance(injection, tuple) else (injection,))
+        injection = injection if isinstance(injection, tuple) else (injection,)
+        found, healthy = solution, healthy_rows(solution)
+        if healthy is not None:
+            found, injection = replace(solution.take(healthy), adjoints=solution.adjoints), take(injection, healthy)
+        z, evaluations = self.attach(as_map(f), found, injection)
+        z = z if healthy is None else without_lost_rows(z, solution)
         return replace(solution, z=z, steps=solution.steps + evaluations, carry=None)
 
     @abstractmethod
-    def attach(self, f: Callable[..., Tensor], solution: Solution, injection: tuple) -> tuple[Tensor, int]:
+    def attach(self, f: Map, solution: Solution, injection: tuple) -> tuple[Any, int]:
         """Return the differentiable state, computed from `solution.z`, and the number of evaluations of f it took."""
+
+
+class AdjointGradient(FixedPointGradient):
+    """Evaluates f once more at the fixed point, and replaces the gradient y of the loss there by another, w.
+
+    w is backpropagated through that evaluation to the parameters and the injection. The returned state is f(z*), so a
+    row uses one evaluation more than the budget. Memory does not grow with the budget. z* does not depend on z0, so z0
+    gets no gradient. Second derivatives raise an error.
+    """
+
+    def attach(self, f: Map, solution: Solution, injection: tuple) -> tuple[Any, int]:
+        layout = f.layout(solution.z)
+        z, carried = layout.split(solution.z)
+        z_star = z.detach().requires_grad_()  # (batch, n)
+        fz, carried = layout.split(f(layout.unflatten(z_star, carried), *injection, t=solution.steps))
+        return layout.unflatten(_Replace.apply(fz, z_star, self, solution.adjoints), carried), 1
+
+    @abstractmethod
+    def adjoint(self, pull: Callable[[Tensor], Tensor], y: Tensor, adjoints: list[Solution]) -> Tensor:
+        """Return w, (batch, n), for the gradient y of the loss; `pull(v)` is J^T v with J = df/dz at z*."""
+
+
+class _Replace(torch.autograd.Function):
+    """The identity, whose backward pass replaces y by w."""
+
+    @staticmethod
+    def forward(ctx: Any, fz: Tensor, z_star: Tensor, gradient: AdjointGradient, adjoints: list[Solution]) -> Tensor:
+        ctx.fz, ctx.z_star, ctx.gradient, ctx.adjoints = fz, z_star, gradient, adjoints
+        return fz.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                f"{type(ctx.gradient).__name__} gradients cannot be differentiated twice (create_graph=True); use "
+                "Backprop() or Phantom() where second derivatives are needed"
+            )
+
+        def pull(v: Tensor) -> Tensor:
+            (pulled,) = torch.autograd.grad(ctx.fz, ctx.z_star, v, retain_graph=True, materialize_grads=True)
+            return pulled
+
+        (y,) = grads
+        return ctx.gradient.adjoint(pull, y, ctx.adjoints), None, None, None
+
+
+def healthy_rows(solution: Solution) -> Tensor | None:
+    """The rows of a batch, (batch,), with a finite row in the place of each that diverged; None if that is nothing new.
+
+    Where a row is not finite, so are its local derivatives, and the zero gradient of a loss that ignores the row
+    becomes NaN in every parameter. Such rows must not be recorded.
+    """
+    lost = solution.status == Status.DIVERGED
+    if is_transformed() or not bool(lost.any()) or bool(lost.all()):
+        return None
+    index = torch.arange(len(lost), device=lost.device)
+    return torch.where(lost, (~lost).nonzero()[0, 0], index)
+
+
+def without_lost_rows(z: Any, solution: Solution) -> Any:
+    """The recorded states z, with the rows that diverged replaced by what they became."""
+    return where_rows(solution.status == Status.DIVERGED, map_leaves(solution.z, Tensor.detach), z)

@@ -1,11 +1,12 @@
 """Phantom gradients: backpropagation through a few damped steps from the fixed point."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from equilibria.core._map import Map
 from equilibria.core.budget import Budget, require_share, require_whole
 from equilibria.core.loop import solve
 from equilibria.core.solution import Solution
@@ -29,8 +30,9 @@ class Phantom(FixedPointGradient):
         require_whole("steps", self.steps, least=1, why="Phantom(1, 0) is the Jacobian-free gradient")
         require_share("damping", self.damping, "[0, 1)", "0 takes plain steps")
 
-    def attach(self, f: Callable[..., Tensor], solution: Solution, injection: tuple) -> tuple[Tensor, int]:
-        steps = solve(f, solution.z, injection, solver=Picard(self.damping), budget=Budget(self.steps), trace=False)
+    def attach(self, f: Map, solution: Solution, injection: tuple) -> tuple[Any, int]:
+        start = replace(solution, carry=None)  # a timed step continues to count
+        steps = solve(f, start, injection, solver=Picard(self.damping), budget=Budget(self.steps), trace=False)
         return steps.z, self.steps
 
     def affine_derivative(self, jacobian: Tensor, *, steps: int) -> Tensor:

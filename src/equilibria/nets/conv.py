@@ -9,7 +9,7 @@ from equilibria.io.describe import LATER
 from equilibria.model import EquilibriumModel, encoded, zeros
 from equilibria.nets.cells import AdditiveCell, BlockCell, ResidualBlock
 from equilibria.nets.layers import Layers, Norm, norm_layer, with_weight_norm
-from equilibria.nets.net import Net, require_choice, require_positive
+from equilibria.nets.net import MOST_LAYERS, Net, require_choice, require_positive
 from equilibria.tasks import Task
 
 Injection = Literal["none", "add", "concat"]
@@ -42,7 +42,8 @@ class ConvNet(Net):
     layouts = ("sequence", "image")
 
     def __post_init__(self) -> None:
-        require_positive(self, "width", "blocks", "stride", "readout")
+        require_positive(self, "width", "stride", "groups")
+        require_positive(self, "blocks", "readout", most=MOST_LAYERS)
         require_choice(self, injection=get_args(Injection), norm=get_args(Norm), padding=get_args(Padding))
         norm_layer(self.norm, self.width, self.groups)  # raises if width and groups do not fit
 

@@ -7,7 +7,7 @@ from torch import nn
 from equilibria.model import EquilibriumModel
 from equilibria.nets.cells import BlockCell, ResidualBlock
 from equilibria.nets.layers import Layers, with_weight_norm
-from equilibria.nets.net import Net, require_positive
+from equilibria.nets.net import MOST_LAYERS, Net, require_positive
 from equilibria.tasks import Task
 
 
@@ -27,7 +27,8 @@ class DeepThinking(Net):
     layouts = ("sequence", "image")
 
     def __post_init__(self) -> None:
-        require_positive(self, "width", "blocks")
+        require_positive(self, "width")
+        require_positive(self, "blocks", most=MOST_LAYERS)
 
     def _build(self, task: Task) -> EquilibriumModel:
         layers = Layers.of(task)

@@ -8,7 +8,7 @@ from equilibria.core.budget import Budget
 from equilibria.model import EquilibriumModel
 from equilibria.nets.conv import ConvNet
 from equilibria.nets.layers import Layers
-from equilibria.nets.net import Net, require_positive
+from equilibria.nets.net import MOST_LAYERS, Net, require_positive
 from equilibria.tasks import Task
 
 
@@ -25,7 +25,7 @@ class Feedforward(Net):
     layouts = ("sequence", "image")
 
     def __post_init__(self) -> None:
-        require_positive(self, "depth")
+        require_positive(self, "depth", most=max(1, MOST_LAYERS // self.body.blocks))
 
     def _build(self, task: Task) -> EquilibriumModel:
         model = self.body._build(task)

@@ -1,6 +1,7 @@
 """The `Net` interface: a frozen description that builds a model for a task."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -8,6 +9,10 @@ from torch import nn
 
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Task
+
+LARGEST = 2**16  # width
+MOST_LAYERS = 1024  # blocks, or cells of a stack
+MOST_PARAMETERS = 2**31  # of a net
 
 
 class Net(ABC):
@@ -22,11 +27,24 @@ class Net(ABC):
                 f"{type(self).__name__} needs inputs of layout {' or '.join(self.layouts)}, but "
                 f"{type(task).__name__} has layout {task.layout}; use a net for that layout"
             )
+        numbers = sum(shape.numel() for shape in (self.shapes(task) or {}).values())
+        if numbers > MOST_PARAMETERS:
+            raise ValueError(
+                f"the net would have {numbers:,} parameters, more than {MOST_PARAMETERS:,}; make it smaller"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self._build(task)
         model.blueprint = (self, task)
         return model
+
+    def shapes(self, task: Task) -> Mapping[str, torch.Size] | None:
+        """The shapes of all weights, without memory for them; None if the net cannot be built without memory."""
+        try:
+            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                return {name: value.shape for name, value in self._build(task).state_dict().items()}
+        except NotImplementedError:  # a layer that reads its own weights
+            return None
 
     @abstractmethod
     def _build(self, task: Task) -> EquilibriumModel: ...
@@ -44,9 +62,11 @@ def require_choice(net: Net, **allowed: tuple[str, ...]) -> None:
             raise ValueError(f"unknown {name} {getattr(net, name)!r}; use one of {', '.join(choices)}")
 
 
-def require_positive(net: Net, *names: str) -> None:
-    """Raise if one of these fields is not an integer >= 1."""
+def require_positive(net: Net, *names: str, most: int = LARGEST) -> None:
+    """Raise if one of these fields is not an integer from 1 to `most`."""
     for name in names:
         value = getattr(net, name)
-        if not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be >= 1, got {value!r}")
+        if value > most:
+            raise ValueError(f"{name} must be at most {most}, got {value!r}")

@@ -8,3 +8,5 @@ from equilibria.solvers.picard import Picard
 SOLVERS: dict[str, type[Solver]] = {"picard": Picard, "anderson": Anderson, "broyden": Broyden}
 
 __all__ = ["SOLVERS", "Anderson", "Broyden", "Picard"]
+
+Solver.default = Anderson()

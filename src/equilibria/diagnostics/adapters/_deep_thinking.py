@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from equilibria.core._tree import describe_tensor
+from equilibria.core._tree import describe_tree
 from equilibria.diagnostics.adapters._model import NotAModel, wrap
 from equilibria.model import EquilibriumModel
 
@@ -43,6 +43,6 @@ class _OneIteration:
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise NotAModel(
                 f"a {type(self.net).__name__} in training mode must return (output, thought), got "
-                f"{describe_tensor(returned)}; use from_function"
+                f"{describe_tree(returned)}; use from_function"
             )
         return returned[1]

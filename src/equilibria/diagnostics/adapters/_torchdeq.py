@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from equilibria.core._tree import describe_tensor
 from equilibria.diagnostics.adapters._model import NotAModel, wrap
 from equilibria.model import EquilibriumModel
 
 
-def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> EquilibriumModel:
+def from_torchdeq(module: nn.Module, *, readout: Callable[[Any], Tensor]) -> EquilibriumModel:
     """Build a model from a module whose forward calls a torchdeq object once, as in `self.deq(func, z_init)`.
 
     Args:
@@ -37,9 +36,9 @@ def from_torchdeq(module: nn.Module, *, readout: Callable[[Tensor], Tensor]) -> 
 class _Call(NamedTuple):
     """The arguments of a torchdeq object for one input."""
 
-    x: Tensor
-    func: Callable[[Tensor], Tensor]
-    z_init: Tensor
+    x: Any
+    func: Callable[[Any], Any]
+    z_init: Any  # a tensor, or a tuple of tensors
     with_grad: bool
 
 
@@ -61,23 +60,23 @@ class _Captured:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_last": None}  # closures cannot be copied
 
-    def encode(self, x: Tensor) -> Tensor:
+    def encode(self, x: Any) -> Any:
         self._last = self._capture(x)
         return x
 
-    def init(self, x: Tensor) -> Tensor:
+    def init(self, x: Any) -> Any:
         return self._call(x).z_init
 
-    def step(self, z: Tensor, x: Tensor) -> Tensor:
+    def step(self, z: Any, x: Any) -> Any:
         return self._call(x).func(z)
 
-    def _call(self, x: Tensor) -> _Call:
+    def _call(self, x: Any) -> _Call:
         last = self._last
         if last is None or last.x is not x or (torch.is_grad_enabled() and not last.with_grad):
             last = self._last = self._capture(x)
         return last
 
-    def _capture(self, x: Tensor) -> _Call:
+    def _capture(self, x: Any) -> _Call:
         def caught(func: Callable, z_init: Any, *_: Any, **__: Any) -> None:
             raise _Reached(func, z_init)
 
@@ -90,9 +89,6 @@ class _Captured:
             raise NotAModel(f"the forward of {type(self._module).__name__} never called its torchdeq object")
         finally:
             del self._deq.forward  # uncovers the method of the class
-        if not isinstance(z_init, Tensor):
-            raise NotAModel(
-                f"this torchdeq object solves for {describe_tensor(z_init)}, but its state must be one tensor; use "
-                "from_function and concatenate the parts"
-            )
+        if isinstance(z_init, (tuple, list)):  # torchdeq passes several tensors as several arguments
+            return _Call(x, lambda z: tuple(func(*z)), tuple(z_init), torch.is_grad_enabled())
         return _Call(x, func, z_init, torch.is_grad_enabled())

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import describe_tensor
-from equilibria.core.budget import Budget, require_whole
+from equilibria.core._tree import batch_size, describe_tree, leaves
+from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
-from equilibria.diagnostics.adapters._model import as_model, check_model
+from equilibria.diagnostics.adapters._checks import check_model
+from equilibria.diagnostics.adapters._model import as_model
 from equilibria.diagnostics.doctor.answers import Answers
 from equilibria.diagnostics.doctor.diagnosis import Diagnosis
 from equilibria.diagnostics.doctor.parts import Examination
@@ -21,7 +22,7 @@ from equilibria.model import EquilibriumModel
 
 def diagnose(
     model: EquilibriumModel | Any,
-    inputs: Tensor,
+    inputs: Any,
     targets: Tensor | None = None,
     *,
     budget: Budget | int = 200,
@@ -50,13 +51,10 @@ def diagnose(
     """
     begin = time.perf_counter()
     model = as_model(model)
-    budget = budget if isinstance(budget, Budget) else Budget(budget)
-    if not isinstance(inputs, Tensor) or inputs.ndim == 0:
-        raise TypeError(f"inputs must be a tensor (batch, ...), got {describe_tensor(inputs)}; use torch.stack")
-    if len(inputs) < 2:
-        raise ValueError("a diagnosis compares examples; pass at least two inputs")
+    budget = as_budget(budget)
+    examples = _count(inputs)
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
-    restarts = min(restarts, len(inputs) - 1)
+    restarts = min(restarts, examples - 1)
     on_progress = on_progress or (lambda name, share: None)
     with _eval_mode(model):
         answers = Answers(check_model(model, inputs), targets, score, higher_is_better=higher_is_better)
@@ -69,7 +67,7 @@ def diagnose(
             found |= measure()
         on_progress("done", 1.0)
     return Diagnosis(
-        examples=len(inputs),
+        examples=examples,
         steps=budget.steps,
         solver=str(solver or model.solver),
         notes=examination.notes,
@@ -77,6 +75,20 @@ def diagnose(
         versions={"torch": torch.__version__},
         **_conclude(found, examination),
     )
+
+
+def _count(inputs: Any) -> int:
+    """The number of inputs. Raise unless there are at least two."""
+    sizes = {len(tensor) if tensor.ndim else None for tensor in leaves(inputs)}
+    if len(sizes) != 1 or None in sizes:
+        raise TypeError(
+            f"inputs must be a tensor (batch, ...), or a tree of tensors whose first dimension is the batch, got "
+            f"{describe_tree(inputs)}; use torch.stack"
+        )
+    examples = batch_size(inputs)
+    if examples < 2:
+        raise ValueError("a diagnosis compares examples; pass at least two inputs")
+    return examples
 
 
 def _conclude(found: dict[str, Any], examination: Examination) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,18 +21,19 @@ SIGNIFICANCE = 0.05  # probability of reporting a fall of scores that do not fal
 class AnswerRecorder:
     """Computes the answer at every step of a solve. Keeps some predictions and the last change of each answer."""
 
-    def __init__(self, readout: Callable[[Tensor], Tensor], answers: Answers, steps: list[int]) -> None:
+    def __init__(self, readout: Callable[[Any], Tensor], answers: Answers, steps: list[int]) -> None:
         self._readout, self._answers, self._steps = readout, answers, steps
         self._step = 0
         self._kept: dict[int, Tensor] = {}
 
-    def __call__(self, z: Tensor) -> None:
+    def __call__(self, z: Any) -> None:
         self._step += 1
         prediction = self._readout(z)
         if self._step in self._steps:
             self._kept[self._step] = prediction
         if self._step == 1:
-            self._answer, self._changed = prediction.clone(), torch.ones(len(z), dtype=torch.long, device=z.device)
+            self._answer = prediction.clone()
+            self._changed = torch.ones(len(prediction), dtype=torch.long, device=prediction.device)
             return
         changed = ~self._answers.unchanged(self._answer, prediction)
         self._answer[changed] = prediction[changed]  # compare with the last change, so that slow changes count too

@@ -1,13 +1,14 @@
 """The limits of restarts compared with the usual ones, and the contraction rates that explain their distances."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import rows
+from equilibria.core._tree import take
 from equilibria.core.similarity import Agreement
+from equilibria.core.solution import Solution
 from equilibria.diagnostics._contraction import contraction
 from equilibria.diagnostics._convergence import UNSURE
 from equilibria.diagnostics.doctor.diagnosis import AlignmentRow
@@ -21,19 +22,19 @@ MARGIN = 3.0  # tolerated factor between a distance and its estimate from a resi
 
 
 class Rates:
-    """Spectral radius and largest singular value at the states z of inputs x, measured on demand."""
+    """Spectral radius and largest singular value at the limits of inputs x, measured on demand."""
 
-    def __init__(self, model: EquilibriumModel, x: Tensor, z: Tensor, rng: torch.Generator) -> None:
-        self._model, self._x, self._z, self._rng = model, x, z, rng
-        self._known = torch.zeros(len(x), dtype=torch.bool, device=z.device)
-        dtype = torch.promote_types(z.dtype, torch.float32)
-        self.radius, self.norm = torch.full((2, len(x)), torch.nan, dtype=dtype, device=z.device)  # NaN: not measured
+    def __init__(self, model: EquilibriumModel, x: Any, limits: Solution, rng: torch.Generator) -> None:
+        self._model, self._x, self._limits, self._rng = model, x, limits, rng
+        self._known = torch.zeros_like(limits.status, dtype=torch.bool)
+        self.radius = torch.full_like(limits.residual, torch.nan)  # NaN: not measured
+        self.norm = self.radius.clone()
 
     def measure(self, wanted: Tensor) -> None:
         """Measure the rates of these examples, (batch,) bool, if they are not known yet."""
         for part in (wanted & ~self._known).nonzero()[:, 0].split(EXAMPLES_AT_ONCE):
-            found = contraction(self._model, rows(self._x, part), rows(self._z, part), rng=self._rng)
-            self.radius[part], self.norm[part] = found.radius, found.norm
+            found = contraction(self._model, take(self._x, part), self._limits.take(part), rng=self._rng)
+            self.radius[part], self.norm[part] = found.radius.to(self.radius), found.norm.to(self.norm)
         self._known |= wanted
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import rows
+from equilibria.core._random import common_numbers
+from equilibria.core._tree import batch_size, device_of, first_rows, take
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
 from equilibria.core.similarity import Agreement, References
@@ -23,18 +24,17 @@ from equilibria.diagnostics._convergence import (
     limit_distance,
 )
 from equilibria.diagnostics._sensitivity import all_equal, sensitivity, untrained
-from equilibria.diagnostics._trajectories import Plane, trajectories
-from equilibria.diagnostics.adapters._model import is_deterministic
+from equilibria.diagnostics.adapters._checks import is_deterministic
 from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.doctor.answers import Answers
 from equilibria.diagnostics.doctor.curve import AnswerRecorder, spaced_steps
-from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, SolvePaths, UncertaintyRow
+from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, UncertaintyRow
 from equilibria.diagnostics.doctor.limits import Rates, RestartLimits
+from equilibria.diagnostics.doctor.paths import noise_of_size, solve_paths
 from equilibria.diagnostics.restarts import Noise, Restart, Swapped, derangements
 from equilibria.diagnostics.statistics import auroc
 from equilibria.diagnostics.uncertainty import Indecision
-from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel, Output
 from equilibria.solvers import Anderson, Picard
 
@@ -45,7 +45,6 @@ FEW = 8  # examples for measurements that need many backward passes
 UPDATES = 10  # of the short attack
 UNROLLED = 50  # steps to backpropagate through if all steps would need too much memory,
 NUMBERS = 2**20  # that is, if their states have more numbers than this
-NOISE_STARTS, POINTS = 3, 24  # of the paths: starts from noise, and about how many points of each path
 
 NO_ATTACK = {"attack": None, "attacked_score": None}
 
@@ -58,7 +57,7 @@ class Examination:
     def __init__(
         self,
         model: EquilibriumModel,
-        x: Tensor,
+        x: Any,
         answers: Answers,
         *,
         budget: Budget,
@@ -76,10 +75,11 @@ class Examination:
         self._restart_budget = Budget(budget.steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
         self._recorder = AnswerRecorder(model.readout, answers, spaced_steps(budget.steps))
         every = Keep(range(1, budget.steps + 1), self._recorder)
-        self._run = convergence(model, x, solver=solver, budget=self._budget, keep=every)
+        common = common_numbers(self._rng)
+        self._run = convergence(model, x, solver=solver, budget=self._budget, keep=every, rng=common)
         self._usual = self._run.solution
         self._alignments: dict[Restart, Alignment] = {}
-        self._rates, self._has_rates = Rates(model, x, self._usual.z, self._rng), False
+        self._rates, self._has_rates = Rates(model, x, self._usual, self._rng), False
 
     def parts(self, *, attacks: bool) -> Mapping[str, Callable[[], Fields]]:
         """All measurements by name, in the order of their dependencies."""
@@ -98,7 +98,7 @@ class Examination:
     @property
     def precision(self) -> float:
         """The relative precision of states."""
-        return torch.finfo(self._usual.z.dtype).eps
+        return self._model.step.precision(self._usual.z)
 
     @property
     def _rng(self) -> torch.Generator:
@@ -114,7 +114,7 @@ class Examination:
             self._has_rates = True
         rates, affine = self._rates.radius, None
         if self._run.count(Regime.QUASI_PERIODIC):
-            affine = is_affine_along_path(self._model, self._x, self._usual.z, rates)
+            affine = is_affine_along_path(self._model, self._x, self._usual, rates)
         self._run = found = apply_rates(self._run, rates, affine)
         rate = _median(rates)
         with torch.no_grad():
@@ -153,10 +153,11 @@ class Examination:
             budget=self._restart_budget,
             usual=self._usual,
             same_answer=self._answers.same,
+            random=self.random,
             rng=self._rng,
         )
         assert found.same_answer is not None
-        everyone, same = torch.arange(len(self._x), device=self._x.device), found.same_answer
+        everyone, same = torch.arange(batch_size(self._x), device=device_of(self._x)), found.same_answer
         limits = RestartLimits(
             str(start), everyone, found.diverged, found.solves, found.state, found.readout, same, found.residual
         )
@@ -178,21 +179,21 @@ class Examination:
             return {"sensitivity": None, "untrained_sensitivity": None}
         own = sensitivity(self._model, self._x, **how, usual=self._usual, rng=self._rng).share
         try:
-            control = sensitivity(untrained(self._model), self._x[: 2 * FEW], **how, rng=self._rng).share
+            control = sensitivity(untrained(self._model), first_rows(self._x, 2 * FEW), **how, rng=self._rng).share
         except ValueError:  # the untrained model cannot be built, or these few inputs are equal
             control = None
         return {"sensitivity": own, "untrained_sensitivity": control}
 
     def solvers(self) -> Fields:
         """The distance between the limits of two solvers."""
-        some, solvers = self._x[: 2 * FEW], (Picard(), Anderson())
-        found = limit_distance(self._model, some, solvers=solvers, budget=self._restart_budget)
+        some, solvers = first_rows(self._x, 2 * FEW), (Picard(), Anderson())
+        found = limit_distance(self._model, some, solvers=solvers, budget=self._restart_budget, rng=self._rng)
         return {"solver_distance": _median(found.relative)}
 
     def start_influence(self) -> Fields:
         """The norm of d state / d start."""
-        x, steps = self._x[: FEW // 2], self._budget.steps
-        if steps * self._usual.z[: FEW // 2].numel() > NUMBERS:
+        x, steps = first_rows(self._x, FEW // 2), self._budget.steps
+        if steps * self._model.step.numbers(first_rows(self._usual.z, FEW // 2)).numel() > NUMBERS:
             steps = min(steps, UNROLLED)
         found = None
         with self._note_without_gradients("the influence of the start"):
@@ -212,25 +213,28 @@ class Examination:
         if len(example) < 2:
             self.notes.append("The attack was skipped because the usual solves diverge.")
             return dict(NO_ATTACK)
-        x, usual, rng = rows(self._x, example), rows(self._usual.z, example), self._rng
-        (partner,) = derangements(len(x), 1, rng)
+        x, usual, rng, step = take(self._x, example), take(self._usual.z, example), self._rng, self._model.step
+        (partner,) = derangements(len(example), 1, rng)
         found = attack(
             self._model,
             x,
             solver=self._solver,
             budget=self._restart_budget,
-            guesses=[usual[partner.to(usual.device)], Noise(1.0).initial_states(usual, rng)],
+            guesses=[take(usual, partner.to(example.device)), noise_of_size(self._model, usual, rng)],
             updates=UPDATES,
             through=min(self._budget.steps, UNROLLED),
             rng=rng,
         )
         unknown = found.cosine.isnan()
-        one_step = self._model.equilibrium(x, found.limit, solver=Picard(), budget=Budget(1), trace=False)
+        one_step = self._model.equilibrium(x, found.limit, solver=Picard(), budget=1, trace=False, rng=self._rng)
         with torch.no_grad():
             predictions, prediction = self._model.readout(self._usual.z), self._model.readout(found.limit)
             agreements = [
                 References(states, diverged).agreement(example, reached)
-                for states, reached in ((self._usual.z, found.limit), (predictions, prediction))
+                for states, reached in (
+                    (step.vectors(self._usual.z), step.vectors(found.limit)),
+                    (predictions, prediction),
+                )
             ]
         state, readout = (Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in agreements)
         same = self._answers.same(predictions[example], prediction).double().masked_fill(unknown, torch.nan)
@@ -274,23 +278,9 @@ class Examination:
         return {"trust": trust}
 
     def paths(self) -> Fields:
-        """The paths of the first example from its usual start, from another example's limit and from noise."""
-        limits, steps, rng = self._usual.z[:2].nan_to_num(0, 0, 0), min(self._budget.steps, 4 * UNROLLED), self._rng
-        noise = [Noise().initial_states(limits[:1], rng) for _ in range(NOISE_STARTS)]
-        plane = None
-        if limits[0].numel() == 1:  # a state of one number is the first coordinate, and the second is 0
-            plane = Plane(limits.new_zeros(1, 1), limits.new_tensor([[[1.0], [0.0]]]))
-        found = trajectories(
-            self._model,
-            self._x[:1],
-            [None, limits[1:2], *noise],
-            plane=plane,
-            at=[0, *spaced_steps(steps, POINTS)],
-            solver=self._solver,
-            budget=Budget(steps),
-        )
-        starts = ["usual", "another's limit", *["noise"] * len(noise)]
-        return {"paths": SolvePaths(jsonable(found.points[0].tolist()), starts)}
+        """The paths of the first example from several starts."""
+        steps = min(self._budget.steps, 4 * UNROLLED)
+        return {"paths": solve_paths(self._model, self._x, self._usual, Budget(steps), self._solver, self._rng)}
 
 
 def _median(values: Tensor) -> float | None:
