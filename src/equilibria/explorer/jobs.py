@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from equilibria.explorer.connections import PADDED_STREAM
 from equilibria.explorer.requests import Refused
 
 MAX_JOBS = 96  # of all pages together
@@ -215,15 +217,21 @@ class Job:
 
 
 class JobLines(StreamingResponse):
-    """The HTTP response to a script: the events of a job as lines of JSON. The job stops with the connection."""
+    """The HTTP response to a script: the events of a job as lines of JSON. The job stops with the connection.
+
+    Spaces may precede a line: the connection sends some to find out whether the client still reads.
+    """
 
     def __init__(self, job: Job, first: Event, later: AsyncIterator[Event]) -> None:
         super().__init__(self._lines(first, later), media_type="application/x-ndjson")
         self._job = job
 
-    async def __call__(self, *connection: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start_checks = scope.get("extensions", {}).get(PADDED_STREAM)
+        if start_checks is not None:
+            start_checks()
         try:
-            await super().__call__(*connection)
+            await super().__call__(scope, receive, send)
         finally:
             self._job.stop()
 
