@@ -20,7 +20,7 @@ from equilibria.explorer.connections import LimitedProtocol
 from equilibria.explorer.jobs import Event, JobLines, JobRunner, Turn
 from equilibria.explorer.reading import Look
 
-LOOK_SECONDS = 0.15  # instead of 1.25
+LOOK_SECONDS = 0.15  # instead of 1
 LASTS = 30 * LOOK_SECONDS  # the time that a stream takes
 STREAMS = {"small": (20, 0.02), "large": (3000, 0.05), "idle": (20, LASTS)}  # bytes of an event, seconds between two
 
@@ -147,8 +147,8 @@ def test_rounding_of_a_window_is_not_reading():
     before = Look(accepted=65_536, behind=-65_536, step=1024, packets=3)
     padding = before.padding
     assert padding == 8 * 1024
-    rounded = before._replace(accepted=before.accepted + 5 * 1000, behind=before.behind + padding, packets=8)
+    rounded = before._replace(accepted=before.accepted + 10 * 1000, behind=before.behind + padding, packets=8)
     assert not rounded.shows_reading(before, full=False)
-    assert rounded._replace(accepted=before.accepted + 5 * 1024 + 1).shows_reading(before, full=False)
+    assert rounded._replace(accepted=before.accepted + 10 * 1024 + 1).shows_reading(before, full=False)
     assert rounded._replace(behind=before.behind).shows_reading(before, full=False)
     assert not rounded._replace(behind=before.behind).shows_reading(before, full=True)

@@ -93,7 +93,7 @@ class LimitedProtocol(H11Protocol):
     def _start_checks(self) -> None:
         """Check from now on whether the client reads. The answer calls this; spaces between its parts mean nothing."""
         self._check = ReadingCheck()
-        self._check_timer = self.loop.call_later(CHECK_SECONDS, self._check_reading)
+        self._check_timer = self.loop.call_later(CHECK_SECONDS / 4, self._check_reading)
 
     def _stop_checks(self) -> None:
         if self._check_timer is not None:
