@@ -184,6 +184,17 @@ def test_a_new_job_computes_before_the_time_slice_of_another_is_over():
     assert order == ["new", "running"]
 
 
+def test_a_solve_of_a_script_that_cannot_begin_is_refused_after_a_while():
+    slots = jobs.Slots(1)
+    with jobs.Turn(slots, 60):
+        with pytest.raises(Refused, match=r"too many solves are running: this one has waited for 0.05 s"):
+            jobs.Turn(slots, 60, patience=0.05).__enter__()
+        assert (slots.waiting, slots.free) == ([], 0)
+    with jobs.Turn(slots, 60, patience=0.05):
+        assert slots.free == 0
+    assert slots.free == 1
+
+
 def test_large_headers_are_refused(explorer):
     with closing(connection(explorer)) as client:
         try:

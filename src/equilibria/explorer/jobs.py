@@ -22,6 +22,7 @@ MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
 STOP_CHECK_SECONDS = 0.1  # seconds between two checks whether a paused job has been stopped
 NEW = 0.0  # the due time of a job that has not computed yet
 JOIN_TIMEOUT = 5.0  # seconds to wait for the thread of a stopped job
+START_SECONDS = 5.0  # in which a solve of a script must begin to compute, or it is refused
 SECURE_SECONDS = 8.0  # a stream to a script that has run for longer ends if all jobs are taken
 
 Event = dict[str, Any]  # {"event": name, ...}; the "data" of frames is bytes
@@ -57,8 +58,11 @@ class Turn:
     Waiting turns run in the order of their due times.
     """
 
-    def __init__(self, slots: Slots, time_slice: float, *, interactive: bool = True) -> None:
+    def __init__(
+        self, slots: Slots, time_slice: float, *, interactive: bool = True, patience: float | None = None
+    ) -> None:
         self._slots, self._time_slice = slots, time_slice  # seconds that it computes before it yields to others
+        self._patience = patience  # seconds that it waits for its first turn before it is refused
         self._delay = 0.0 if interactive else BACKGROUND_DELAY
         self.due = NEW  # new jobs go first, so that a click gets its first answer at once
         self.stopped = False
@@ -70,14 +74,17 @@ class Turn:
         slots = self._slots
         with slots.lock:
             slots.waiting.append(self)
-            self._changed.wait_for(lambda: self.stopped or slots.next_turn() is self)
+            patience = self._patience if self.due == NEW else None
+            turn_has_come = self._changed.wait_for(lambda: self.stopped or slots.next_turn() is self, patience)
             slots.waiting.remove(self)
-            if not self.stopped:
+            if turn_has_come and not self.stopped:
                 slots.free -= 1
                 self._computing, self._began = True, time.monotonic()
             slots.wake_next()
             if self.stopped:
                 raise JobStopped
+            if not turn_has_come:
+                raise Refused(503, f"too many solves are running: this one has waited for {patience:g} s; try again")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -143,7 +150,7 @@ class JobRunner:
             raise Refused(503, "the explorer is shutting down")
         if len(self) >= MAX_JOBS:
             self._end_oldest()
-        turn = Turn(self._slots, time_slice, interactive=interactive)
+        turn = Turn(self._slots, time_slice, interactive=interactive, patience=START_SECONDS if for_script else None)
         job = Job(work, turn, self._jobs.discard, for_script=for_script)
         self._jobs.add(job)
         job.thread.start()
