@@ -49,9 +49,7 @@ def test_disagreement_is_the_share_of_positions():
     torch.testing.assert_close(found, torch.full((8,), 0.5, dtype=torch.float64), rtol=0, atol=0.1)
     assert not torch.equal(found, second(model, x, budget=Budget(200)))
     assert torch.equal(found, first(model, x, budget=Budget(200)))
-    with pytest.raises(
-        ValueError, match=r"\(8, 2, 500\) may have their classes in dimension 1 or 2; pass classes=1 or"
-    ):
+    with pytest.raises(ValueError, match=r"may have their classes in dimension 1 or 2; pass classes=1 or"):
         Disagreement(restarts=2)(model, x, budget=Budget(200))
 
 
