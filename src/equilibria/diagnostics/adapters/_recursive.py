@@ -61,9 +61,7 @@ def _inner(model: nn.Module, kind: str) -> Any:
     """The inner network, also of a model inside wrappers."""
     thing: Any = model
     while not hasattr(thing, "inner"):
-        inside = next(
-            (getattr(thing, name) for name in WRAPPERS if isinstance(getattr(thing, name, None), nn.Module)), None
-        )
+        inside = next(filter(None, (getattr(thing, name, None) for name in WRAPPERS)), None)
         if inside is None:
             raise NotAModel(f"a {type(model).__name__} is not a {kind}: it has no module `inner`; use from_function")
         thing = inside

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-SWITCHES = (torch._C._set_grad_enabled,)
+SWITCH = torch._C._set_grad_enabled
+REQUIRES_GRAD = Tensor.requires_grad.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @contextmanager
@@ -34,10 +35,10 @@ class _WholeGradient(TorchFunctionMode):
         self._hide = hide
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if func in SWITCHES:
+        if func is SWITCH:
             return None
         if func is Tensor.detach:
             return args[0]
-        if self._hide and func is Tensor.requires_grad.__get__:  # pyright: ignore[reportAttributeAccessIssue]
+        if self._hide and func == REQUIRES_GRAD:
             return False
         return func(*args, **(kwargs or {}))
