@@ -43,10 +43,15 @@ def test_every_step_is_theirs(kind):
     for count in range(1, 5):
         found = adapted.equilibrium(batch, budget=Budget(count), rng=rng(4))
         assert torch.equal(adapted.readout(found.z), theirs[count - 1]["logits"])
-        q = adapted.halting.head(found.z)
+        q = q_values(adapted, found.z)
         expected = theirs[count - 1]["q_halt_logits"]
         assert torch.equal(q, expected - theirs[count - 1]["q_continue_logits"] if kind == "hrm" else expected)
     assert adapted.trained_steps == 4
+
+
+def q_values(adapted, z):
+    assert adapted.halting is not None
+    return adapted.halting.head(z)
 
 
 def unrolled(model, batch, count):
@@ -91,7 +96,7 @@ def test_the_q_head_stops_rows():
     model, batch = made("trm", halt_max_steps=12), puzzles(24)
     adapted = from_trm(model)
     with torch.no_grad():
-        model.inner.q_head.bias -= adapted.halting.head(adapted.equilibrium(batch, budget=3).z).median()
+        model.inner.q_head.bias -= q_values(adapted, adapted.equilibrium(batch, budget=3).z).median()
     found = adapted.equilibrium(batch, budget=Budget(12), until=adapted.halting, every=1)
     values = torch.stack([out["q_halt_logits"] for out in steps_of(model, batch, 12)])  # (steps, rows)
     first = torch.where((values > 0).any(0), (values > 0).int().argmax(0) + 1, 12)
@@ -104,7 +109,7 @@ def test_a_trm_with_two_q_values():
     model, batch = made("trm", no_ACT_continue=False), puzzles()
     (out,) = steps_of(model, batch, 1)
     adapted = from_trm(model)
-    q = adapted.halting.head(adapted.equilibrium(batch, budget=1).z)
+    q = q_values(adapted, adapted.equilibrium(batch, budget=1).z)
     assert torch.equal(q, out["q_halt_logits"] - out["q_continue_logits"])
 
 
@@ -113,7 +118,8 @@ def test_wrapped_models_and_tokens_alone():
     batch["puzzle_identifiers"].zero_()
     expected = from_trm(model).equilibrium(batch, budget=2).z.z_H
     for wrapped in (LossHead(model), nn.DataParallel(LossHead(model)), torch.compile(LossHead(model), backend="eager")):
-        assert torch.equal(from_trm(wrapped).equilibrium(batch["inputs"], budget=2).z.z_H, expected)
+        adapted = from_trm(wrapped)  # pyright: ignore[reportArgumentType]
+        assert torch.equal(adapted.equilibrium(batch["inputs"], budget=2).z.z_H, expected)
 
 
 def test_rows_leave_the_batch_with_their_puzzle():

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from equilibria.core._modules import held_modules
 from equilibria.core.answers import Answers, Kind, as_answers
-from equilibria.core.stopping import Condition
+from equilibria.core.conditions import HaltingHead
 from equilibria.diagnostics.adapters._with_input import InitialWithInput, ReadWithInput, StepWithInput, takes_input
 from equilibria.model import EquilibriumModel
 
@@ -27,7 +27,7 @@ class NotAModel(TypeError, ValueError):
 class AdaptedModel(EquilibriumModel):
     """A model from elsewhere. Its batch norms are harmless in eval mode, which `measurable` requires."""
 
-    halting: Condition | None = None  # its own rule for stopping, if it has one: for `until=`
+    halting: HaltingHead | None = None  # its own rule for stopping, if it has one: for `until=`
     trained_steps: int | None = None  # the number of steps that it was trained with, if known
 
     def _check_cell(self) -> None:
@@ -70,7 +70,7 @@ def wrap(
     measure: Sequence[str] | None = None,
     timed: bool = False,
     answers: Answers | None = None,
-    halting: Condition | None = None,
+    halting: HaltingHead | None = None,
     trained_steps: int | None = None,
 ) -> AdaptedModel:
     """Build the model that iterates `step(z, x)`.

@@ -56,8 +56,8 @@ def from_transformers(
 
 
 def _blocks(model: nn.Module, block: nn.Module | Sequence[nn.Module]) -> tuple[nn.Module, ...]:
-    is_one = isinstance(block, nn.Module) and not isinstance(block, nn.ModuleList)
-    blocks: Any = (block,) if is_one else tuple(block)
+    blocks = (block,) if isinstance(block, nn.Module) and not isinstance(block, nn.ModuleList) else block
+    blocks = tuple(blocks)  # pyright: ignore[reportArgumentType]
     parts = set(model.modules())
     if not blocks or not all(one in parts for one in blocks):
         raise NotAModel(f"the repeated block must be a part of the {type(model).__name__}, or a list of its parts")
