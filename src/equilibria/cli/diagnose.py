@@ -34,7 +34,7 @@ class DiagnoseCommand(MeasuringFlags):
     difficulty: float | None = None
     """Difficulty of the instances of a run. Defaults to the first difficulty that the recipe evaluates."""
     trained_steps: int = 0
-    """Steps in training, with which more steps are compared. 0 uses the recipe's largest depth, or the model's budget."""
+    """Trained steps, with which more steps are compared. 0 uses the recipe's largest depth or the model's budget."""
     steps: int = 0
     """Steps per solve. 0 uses ten times the trained steps, at least 200, and at least the steps of the recipe's
     evaluation."""

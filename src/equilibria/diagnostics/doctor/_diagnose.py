@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from equilibria.core._tree import batch_size, describe_tree, first_rows, leaves
+from equilibria.core.answers import Answers, Kind, as_answers
 from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.diagnostics.adapters._checks import check_model
 from equilibria.diagnostics.adapters._model import as_model
-from equilibria.diagnostics.doctor.answers import Answers
+from equilibria.diagnostics.comparison import Comparison
 from equilibria.diagnostics.doctor.behaviour import drop_false_collapse
 from equilibria.diagnostics.doctor.diagnosis import Diagnosis
 from equilibria.diagnostics.doctor.findings import findings
@@ -44,6 +45,10 @@ def diagnose(
     solver: Solver | None = None,
     score: Callable[[Tensor, Tensor], Tensor] | None = None,
     higher_is_better: bool = True,
+    answers: Answers | Kind | None = None,
+    classes: int | None = None,
+    ignore_index: int | None = None,
+    mask: Tensor | None = None,
     restarts: int = 5,
     attacks: bool = True,
     name: str | None = None,
@@ -57,26 +62,28 @@ def diagnose(
     Args:
         model: an `EquilibriumModel`, any object with `init(x)`, `step(z, x)` and `readout(z)`, or an adapted model.
         inputs: a batch of at least two inputs. Use 50 to 200 for useful intervals.
-        targets: classes for predictions with classes in dimension 1, as integers or one-hot; bool for the sign of a
-            single logit; or numbers of the prediction's shape.
-        trained_steps: the steps that the model was trained with, or that you usually take. Answers after these steps
-            are compared with those of many more. Defaults to the budget of the model.
-        budget: the number of steps of every solve, or a `Budget`. Its tolerance applies to restarts. Defaults to ten
-            times the trained steps and at least 200. With a budget and without `trained_steps`, the verdict on more
-            steps is about those beyond the budget.
-        seconds: about how long the diagnosis may take. The attack is the first measurement to be cut. Pass math.inf for
-            no limit.
+        targets: classes, as integers or one-hot; bool for the signs of logits; or numbers of the prediction's shape.
+        trained_steps: the usual number of steps, with which more steps are compared. Defaults to the model's budget.
+        budget: the number of steps of every solve, or a `Budget`, whose tolerance applies to restarts. Defaults to ten
+            times the trained steps, at least 200. With a budget alone, the verdict is about steps beyond it.
+        seconds: about how long it may take; math.inf for no limit. The attack is the first measurement to be cut.
         score: maps predictions and targets to a score per example, (batch,). Defaults to whether all classes are
             right, or minus the relative error for numbers.
+        answers: "classes", "bits", "numbers", or an `Answers`. Defaults to what the model or the targets say.
+        classes: the dimension of the classes, as in `classes=-1`. Needed if the shapes can be read in two ways.
+        ignore_index: the integer target of positions that do not count. Defaults to -100.
+        mask: the positions that count, bool in the shape of the targets.
         restarts: restarts per example from other examples' limits.
         attacks: also run a short search for starts that lead to other limits.
         name: of the model, for the report. Defaults to its type.
         rng: used to draw the restarts. Defaults to a generator seeded with 0.
         on_progress: called with the name of each measurement and the share of measurements done.
     """
+    looped, name = as_model(model), name or _name(model)
+    read = as_answers(answers, classes=classes, ignore_index=ignore_index, usual=looped.answers)
     return _diagnose(
-        _Setting(as_model(model), inputs, targets, score, higher_is_better, name or _name(model)),
-        *_steps(as_model(model), budget, trained_steps),
+        _Setting(looped, inputs, targets, score, higher_is_better, read, mask, name),
+        *_steps(looped, budget, trained_steps),
         limit=TimeLimit(seconds),
         solver=solver,
         restarts=restarts,
@@ -95,17 +102,20 @@ class _Setting:
     targets: Tensor | None
     score: Callable[[Tensor, Tensor], Tensor] | None
     higher_is_better: bool
+    read: Answers
+    mask: Tensor | None
     name: str
 
     def first(self, examples: int) -> "_Setting":
         """The same with fewer examples."""
-        inputs, targets = first_rows((self.inputs, self.targets), examples)
-        return replace(self, inputs=inputs, targets=targets, score=scores_of_first(self.score, self.targets, examples))
+        inputs, targets, mask = first_rows((self.inputs, self.targets, self.mask), examples)
+        score = scores_of_first(self.score, self.targets, examples)
+        return replace(self, inputs=inputs, targets=targets, mask=mask, score=score)
 
-    def answers(self) -> Answers:
+    def comparison(self) -> Comparison:
         """How answers are compared. Raise if the model cannot be iterated."""
-        example = check_model(self.model, self.inputs)
-        return Answers(example, self.targets, self.score, higher_is_better=self.higher_is_better)
+        how = {"answers": self.read, "mask": self.mask, "higher_is_better": self.higher_is_better}
+        return Comparison(check_model(self.model, self.inputs), self.targets, self.score, **how)
 
 
 def _diagnose(
@@ -130,14 +140,14 @@ def _diagnose(
                 f"{wanted.steps} steps; raise seconds= for more."
             )
         asked = asked if fits.examples == wanted.examples else asked.first(fits.examples)
-        answers = asked.answers()
-        notes += [answers.note] if answers.note else []
+        comparison = asked.comparison()
+        notes += [comparison.note] if comparison.note else []
         on_progress("usual solve", 0.0)
         model, traits = _examined(asked.model, asked.inputs, limit, notes)
         usual = solve_usually(
             model,
             asked.inputs,
-            answers,
+            comparison,
             traits,
             steps=fits.steps,
             reference=reference,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.diagnostics._convergence import Convergence, Regime
-from equilibria.diagnostics.doctor.answers import SAME, Answers
+from equilibria.diagnostics.comparison import SAME, Comparison
 from equilibria.diagnostics.doctor.diagnosis import AnswerCurve, ScoreChange
 from equilibria.diagnostics.statistics import bootstrap
 
@@ -34,7 +34,7 @@ class AnswerRecorder:
         self,
         readout: Callable[[Any], Tensor],
         vectors: Callable[[Any], Tensor],
-        answers: Answers,
+        answers: Comparison,
         steps: int,
         reference: int,
     ) -> None:

@@ -11,7 +11,7 @@ from equilibria.diagnostics.doctor.diagnosis import (
     Finding,
     UncertaintyRow,
 )
-from equilibria.diagnostics.doctor.formats import number
+from equilibria.diagnostics.doctor.formats import interval, number
 from equilibria.diagnostics.doctor.more_steps import MoreSteps
 
 CHANCE = 0.5  # the AUROC of an uncertainty that knows nothing
@@ -93,7 +93,7 @@ def _trust(trust: Sequence[UncertaintyRow], wrong: int | None, agreeing: int | N
         return Finding(question, answer, right, "steps")
     if trust:
         best = max(trust, key=lambda row: row.low)
-        told = f"{best.uncertainty} finds the wrong ones: AUROC {number(best.auroc)} ({number(best.low)} to {number(best.high)})"
+        told = f"{best.uncertainty} finds the wrong ones: AUROC {number(best.auroc)} ({interval(best)})"
         if best.low > CHANCE:
             return Finding(question, f"low {best.uncertainty}", told, "trust")
         return Finding(question, "unclear", f"nothing finds the {wrong} wrong ones: {told}", "trust")

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from equilibria.diagnostics.doctor.answers import SAME
+from equilibria.diagnostics.comparison import SAME
 from equilibria.diagnostics.doctor.behaviour import FINAL, GROWS, MOVING, Behaviour
 from equilibria.diagnostics.doctor.diagnosis import AnswerCurve
 
@@ -163,7 +163,8 @@ def _seen_later(case: _Case) -> StepsVerdict:
             MoreSteps.MAY_HELP, f"More steps may help: the state is far from its limit{case.forecast_remark}."
         )
     if curve.score is not None:
-        same = f"the score is {case.score_at(case.reference)} after {case.reference} steps and {case.score_at(case.last)} after {case.last}"
+        same = f"the score is {case.score_at(case.reference)} after {case.reference} steps"
+        same += f" and {case.score_at(case.last)} after {case.last}"
         remark = f"; {enough} steps are enough" if enough and enough < case.reference else ""
         return StepsVerdict(MoreSteps.WILL_NOT_HELP, f"More steps will not help: {same}{remark}.", about_answers=True)
     unchanged = curve.unchanged[curve.steps.index(case.reference)]

@@ -267,7 +267,7 @@ class Examination:
             return found
         uncertainties = {"residual": self._usual.residual}
         if self._answers.has_margin:
-            uncertainties["indecision"] = Indecision()(self._model, self._x, output)
+            uncertainties["indecision"] = Indecision(answers=self._answers.answers)(self._model, self._x, output)
         if (swapped := self._alignments.get(Swapped())) is not None:
             uncertainties["misalignment"] = 1 - swapped.score
         if (noisy := self._alignments.get(Noise(1.0))) is not None and noisy.same_answer is not None:

@@ -11,7 +11,7 @@ from equilibria.core.loop import Solver
 from equilibria.core.similarity import Agreement, References
 from equilibria.core.solution import Solution
 from equilibria.diagnostics.adversary import attack
-from equilibria.diagnostics.doctor.answers import Answers
+from equilibria.diagnostics.comparison import Comparison
 from equilibria.diagnostics.doctor.limits import RestartLimits
 from equilibria.diagnostics.doctor.paths import noise_of_size
 from equilibria.diagnostics.restarts import derangements
@@ -41,7 +41,7 @@ def short_attack(
     usual: Solution,
     diverged: Tensor,
     example: Tensor,
-    answers: Answers,
+    answers: Comparison,
     *,
     solver: Solver | None,
     budget: Budget,
@@ -76,7 +76,7 @@ def short_attack(
             for states, reached in ((step.vectors(usual.z), step.vectors(found.limit)), (predictions, prediction))
         ]
     state, readout = (Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in agreements)
-    same = answers.same(predictions[example], prediction).double().masked_fill(unknown, torch.nan)
+    same = answers.same(predictions[example], prediction, example).double().masked_fill(unknown, torch.nan)
     score = answers.score(predictions.index_copy(0, example, prediction))  # a score may need the whole batch
     reached = RestartLimits("an attack", example, found.diverged, found.tried, state, readout, same, one_step.residual)
     return ShortAttack(reached, None if score is None else score[example].double().mean().item())

@@ -13,7 +13,7 @@ from equilibria.core._tree import batch_size, first_rows
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
 from equilibria.diagnostics._convergence import Convergence, convergence
-from equilibria.diagnostics.doctor.answers import Answers
+from equilibria.diagnostics.comparison import Comparison
 from equilibria.diagnostics.doctor.curve import AnswerRecorder
 from equilibria.diagnostics.doctor.time_limit import Extent, TimeLimit, TimeUp, extent
 from equilibria.diagnostics.doctor.traits import Traits
@@ -28,7 +28,7 @@ class UsualSolve(NamedTuple):
 
     model: EquilibriumModel
     x: Any
-    answers: Answers
+    answers: Comparison
     traits: Traits
     recorder: AnswerRecorder
     run: Convergence
@@ -64,7 +64,7 @@ def _step_time(model: EquilibriumModel, x: Any) -> float:
 def solve_usually(
     model: EquilibriumModel,
     x: Any,
-    answers: Answers,
+    answers: Comparison,
     traits: Traits,
     *,
     steps: int,

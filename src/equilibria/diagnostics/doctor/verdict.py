@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from equilibria.diagnostics._convergence import Regime
-from equilibria.diagnostics.doctor.answers import SAME
+from equilibria.diagnostics.comparison import SAME
 from equilibria.diagnostics.doctor.behaviour import (
     Behaviour,
     RestartOutcome,
