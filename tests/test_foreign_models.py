@@ -54,7 +54,7 @@ def test_huginn(noise):
             expected = net(x, steps).logits
         exactly(predicted(model, x, steps), expected)
         exactly(predicted(model, {"input_ids": x}, steps), expected)
-    assert (model.trained_steps, model.answers.per) == (5, "token")
+    assert (model.budget.steps, model.answers.per) == (5, "token")
 
 
 def test_gradients_of_huginn():
@@ -118,7 +118,7 @@ def test_an_albert(masked):
     prediction, _ = model(given, budget=Budget(4))
     expected = (net(**inputs) if masked else net(x)).logits
     torch.testing.assert_close(gradients(prediction, net), gradients(expected, net))
-    assert model.trained_steps == 4
+    assert model.budget.steps == 4
     assert diagnose(model, given, x, **QUICK).score is not None
     with torch.no_grad():
         exactly(net(x).logits, net(x).logits)  # nothing is left behind

@@ -46,7 +46,7 @@ def test_every_step_is_theirs(kind):
         q = q_values(adapted, found.z)
         expected = theirs[count - 1]["q_halt_logits"]
         assert torch.equal(q, expected - theirs[count - 1]["q_continue_logits"] if kind == "hrm" else expected)
-    assert adapted.trained_steps == 4
+    assert adapted.budget.steps == 4
 
 
 def q_values(adapted, z):

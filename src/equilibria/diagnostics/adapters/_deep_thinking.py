@@ -10,7 +10,9 @@ from equilibria.core.answers import Answers
 from equilibria.diagnostics.adapters._model import AdaptedModel, NotAModel, wrap
 
 
-def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | None = None) -> AdaptedModel:
+def from_deep_thinking(
+    net: nn.Module, *, readout: Callable[[Tensor], Tensor] | None = None, trained_steps: int | None = None
+) -> AdaptedModel:
     """Build a model from a net that is called as `net(x, iters_to_do, interim_thought)`.
 
     The state is the thought of the net. The initial state is `net.projection(x)`. Its outputs are logits, (batch,
@@ -18,6 +20,7 @@ def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | 
 
     Args:
         readout: maps a thought to a prediction. Defaults to `net.head`.
+        trained_steps: the number of iterations in training.
     """
     parts = {"projection": getattr(net, "projection", None), "head": readout or getattr(net, "head", None)}
     missing = [name for name, part in parts.items() if not callable(part)]
@@ -26,7 +29,14 @@ def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | 
             f"{type(net).__name__} is not a deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
         )
     answers = Answers("classes", classes=1) if readout is None else Answers()
-    return wrap(_OneIteration(net), init=parts["projection"], readout=parts["head"], owner=net, answers=answers)
+    return wrap(
+        _OneIteration(net),
+        init=parts["projection"],
+        readout=parts["head"],
+        owner=net,
+        answers=answers,
+        trained_steps=trained_steps,
+    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from equilibria.core._modules import held_modules
 from equilibria.core.answers import Answers, Kind, as_answers
+from equilibria.core.budget import Budget, require_whole
 from equilibria.core.conditions import HaltingHead
 from equilibria.diagnostics.adapters._with_input import InitialWithInput, ReadWithInput, StepWithInput, takes_input
 from equilibria.model import EquilibriumModel
@@ -28,7 +29,6 @@ class AdaptedModel(EquilibriumModel):
     """A model from elsewhere. Its batch norms are harmless in eval mode, which `measurable` requires."""
 
     halting: HaltingHead | None = None  # its own rule for stopping, if it has one: for `until=`
-    trained_steps: int | None = None  # the number of steps that it was trained with, if known
 
     def _check_cell(self) -> None:
         pass
@@ -81,6 +81,7 @@ def wrap(
         encoder: maps inputs to what the other functions receive as `x`.
         owner: the module that holds the weights. Defaults to the modules that the functions hold, so that eval mode
             reaches them.
+        trained_steps: the number of steps that the model was trained with. It becomes the budget of the model.
     """
     owners = [owner] if isinstance(owner, nn.Module) else held_modules((step, init, readout))
     if takes_input(readout):
@@ -88,8 +89,11 @@ def wrap(
         frozen = ["input", *(f"state.{path}" for path in _listed(frozen))]
         measure = None if measure is None else [f"state.{path}" for path in _listed(measure)]
     options = {"frozen": frozen, "measure": measure, "timed": timed, "answers": answers}
+    if trained_steps is not None:
+        require_whole("trained_steps", trained_steps, least=1, why="it is the number of steps in training")
+        options["budget"] = Budget(trained_steps)
     model = AdaptedModel(encoder or _identity, step, readout, init, **options)
-    model.halting, model.trained_steps = halting, trained_steps
+    model.halting = halting
     known = list(model.modules())
     owners = [one for one in owners if not any(one is part for part in known)]
     if owners:
@@ -121,7 +125,8 @@ def from_function(
             that are found in the functions.
         frozen, measure, timed: as in `equilibria.solve`.
         answers: how to read predictions: "classes", "bits", "numbers", or an `Answers`.
-        trained_steps: the number of steps that the model was trained with.
+        trained_steps: the number of steps that the model was trained with. It becomes the budget of the model, and
+            `diagnose` looks beyond it.
     """
     return wrap(
         step,

@@ -15,6 +15,7 @@ def from_recurrent(
     *,
     readout: Callable[..., Tensor] | None = None,
     answers: Answers | Kind | None = None,
+    trained_steps: int | None = None,
 ) -> AdaptedModel:
     """Build a model from an `nn.RNN`, `nn.GRU`, `nn.LSTM` or one of their cells, which gets the same input every step.
 
@@ -25,6 +26,7 @@ def from_recurrent(
         readout: maps the hidden state of the last layer, (batch, width), to a prediction, as in
             `from_recurrent(gru, readout=head)`. Defaults to that hidden state.
         answers: how to read predictions. Defaults to "numbers" without a readout.
+        trained_steps: the number of steps in training.
     """
     if not isinstance(net, (nn.RNNBase, nn.RNNCellBase)):
         raise NotAModel(f"a {type(net).__name__} is not a recurrent net of PyTorch; use from_module or from_function")
@@ -37,6 +39,7 @@ def from_recurrent(
         init=_Zeros(net, has_cell),
         readout=_last_hidden if readout is None else _ReadHidden(readout),
         answers=read,
+        trained_steps=trained_steps,
     )
 
 
