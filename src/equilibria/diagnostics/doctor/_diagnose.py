@@ -248,7 +248,10 @@ def _count(inputs: Any) -> int:
         )
     examples = batch_size(inputs)
     if examples < 2:
-        raise ValueError("a diagnosis compares examples; pass at least two inputs")
+        raise ValueError(
+            "a diagnosis compares examples; pass at least two inputs, or if the parts of one input are independent, as "
+            "the points of an image, pass them as the batch: inputs[0]"
+        )
     return examples
 
 
