@@ -1,5 +1,6 @@
 """Twelve small looped nets that behave differently beyond their trained steps. Each is trained from a fixed seed."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -122,6 +123,7 @@ class Cell(nn.Module):
         return z / (z.square().mean(1, keepdim=True) + 1e-6).sqrt()
 
 
+@functools.cache
 def path_independent(seed: int) -> tuple[EquilibriumModel, int]:
     torch.manual_seed(seed)
     width, most, sample, draw = 24, 12, prefix_sums(12), generator(seed)

@@ -67,7 +67,8 @@ def examine(name: str) -> Verdict:
     truth = "enough" if abs(after - before) < LEAST else "help" if after > before else "hurt"
     begin = time.process_time()
     inputs, targets = patient.sample(ASKED, ASKED_SEED)
-    found = diagnose(patient.model, inputs, targets, trained_steps=patient.trained_steps, seconds=math.inf)
+    how = {"restarts": 2, "attacks": False, "seconds": math.inf}  # the number of steps is that of the default
+    found = diagnose(patient.model, inputs, targets, trained_steps=patient.trained_steps, **how)
     said, sentence = SAYS[found.verdict.more_steps], next(s for s in found.verdict.sentences if "steps" in s)
     return Verdict(
         net=name,
