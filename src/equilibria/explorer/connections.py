@@ -90,10 +90,11 @@ class LimitedProtocol(H11Protocol):
 
         self._limit(WRITE_SECONDS, check)
 
-    def _start_checks(self) -> None:
-        """Check from now on whether the client reads. The answer calls this; spaces between its parts mean nothing."""
+    def _start_checks(self) -> Callable[[], None]:
+        """Check from now on whether the client reads; returns what ends this. The answer calls it before it begins."""
         self._check = ReadingCheck()
         self._check_timer = self.loop.call_later(CHECK_SECONDS / 4, self._check_reading)
+        return self._stop_checks
 
     def _stop_checks(self) -> None:
         if self._check_timer is not None:
