@@ -1,7 +1,9 @@
 """Connections with time limits: for the headers of a request, and for clients that do not read their answer."""
 
 import asyncio
+import contextlib
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +79,14 @@ class LimitedProtocol(H11Protocol):
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, then or self.transport.abort)
 
+    def _reset(self) -> None:
+        """Abort the connection, and drop what the client has not read. The system would keep that for minutes."""
+        connection: socket.socket | None = self.transport.get_extra_info("socket")
+        with contextlib.suppress(OSError, ValueError):  # it has just been closed
+            if connection is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
     def _limit_writing(self) -> None:
         """Abort the connection if nothing leaves this system for some time."""
         before = look_at(self.transport)
@@ -84,7 +94,7 @@ class LimitedProtocol(H11Protocol):
         def check() -> None:
             now = look_at(self.transport)
             if before is None or now is None or now.accepted <= before.accepted:
-                self.transport.abort()
+                self._reset()
             else:
                 self._limit_writing()
 
@@ -112,7 +122,7 @@ class LimitedProtocol(H11Protocol):
             return
         padding = self._check.next_padding(look, full=self.flow.write_paused)
         if self._check.failed:
-            self.transport.abort()
+            self._reset()
         elif padding:
             self.transport.write(self.conn.send(h11.Data(data=b" " * padding)) or b"")
 
