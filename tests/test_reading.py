@@ -43,6 +43,7 @@ class Streams:
                     turn.checkpoint()
                     time.sleep(0.01)
             yield {"event": "done", "number": number}
+            time.sleep(3 * LOOK_SECONDS)  # no padding may follow
 
         job = self.jobs.start(work, time_slice=1, interactive=True, for_script=True)
         events = job.events()

@@ -1,7 +1,9 @@
 """Connections with time limits: for the headers of a request, and for clients that do not read their answer."""
 
 import asyncio
+import contextlib
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +79,14 @@ class LimitedProtocol(H11Protocol):
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, then or self.transport.abort)
 
+    def _reset(self) -> None:
+        """Abort the connection, and drop what the client has not read. The system would keep that for minutes."""
+        connection: socket.socket | None = self.transport.get_extra_info("socket")
+        with contextlib.suppress(OSError, ValueError):  # it has just been closed
+            if connection is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
     def _limit_writing(self) -> None:
         """Abort the connection if nothing leaves this system for some time."""
         before = look_at(self.transport)
@@ -84,16 +94,17 @@ class LimitedProtocol(H11Protocol):
         def check() -> None:
             now = look_at(self.transport)
             if before is None or now is None or now.accepted <= before.accepted:
-                self.transport.abort()
+                self._reset()
             else:
                 self._limit_writing()
 
         self._limit(WRITE_SECONDS, check)
 
-    def _start_checks(self) -> None:
-        """Check from now on whether the client reads. The answer calls this; spaces between its parts mean nothing."""
+    def _start_checks(self) -> Callable[[], None]:
+        """Check from now on whether the client reads; returns what ends this. The answer calls it before it begins."""
         self._check = ReadingCheck()
         self._check_timer = self.loop.call_later(CHECK_SECONDS / 4, self._check_reading)
+        return self._stop_checks
 
     def _stop_checks(self) -> None:
         if self._check_timer is not None:
@@ -111,7 +122,7 @@ class LimitedProtocol(H11Protocol):
             return
         padding = self._check.next_padding(look, full=self.flow.write_paused)
         if self._check.failed:
-            self.transport.abort()
+            self._reset()
         elif padding:
             self.transport.write(self.conn.send(h11.Data(data=b" " * padding)) or b"")
 

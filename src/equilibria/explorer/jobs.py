@@ -20,6 +20,7 @@ MAX_JOBS = 96  # of all pages together
 BACKGROUND_DELAY = 0.4  # seconds that a background job lets interactive ones go first
 MAX_UNSENT = 8  # events that may wait for a slow reader; then the job pauses
 STOP_CHECK_SECONDS = 0.1  # seconds between two checks whether a paused job has been stopped
+LAST_EVENTS = ("done", "refused")
 NEW = 0.0  # the due time of a job that has not computed yet
 JOIN_TIMEOUT = 5.0  # seconds to wait for the thread of a stopped job
 START_SECONDS = 5.0  # in which a solve of a script must begin to compute, or it is refused
@@ -249,11 +250,12 @@ class JobLines(StreamingResponse):
     def __init__(self, job: Job, first: Event, later: AsyncIterator[Event]) -> None:
         super().__init__(self._lines(first, later), media_type="application/x-ndjson")
         self._job = job
+        self._stop_padding: Callable[[], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start_checks = scope.get("extensions", {}).get(PADDED_STREAM)
-        if start_checks is not None:
-            start_checks()
+        start_padding = scope.get("extensions", {}).get(PADDED_STREAM)
+        if start_padding is not None:
+            self._stop_padding = start_padding()
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -262,6 +264,8 @@ class JobLines(StreamingResponse):
     async def _lines(self, first: Event, later: AsyncIterator[Event]) -> AsyncIterator[str]:
         yield json.dumps(first) + "\n"
         async for event in later:
+            if event["event"] in LAST_EVENTS and self._stop_padding is not None:
+                self._stop_padding()  # spaces after the last line would be a line of their own
             yield json.dumps(with_base64_data(event)) + "\n"
 
 
