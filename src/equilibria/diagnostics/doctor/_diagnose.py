@@ -221,6 +221,7 @@ def _measure(
     cut = []
     for i, (name, part) in enumerate(parts.items(), 1):
         on_progress(name, i / (len(parts) + 1))
+        noted = len(examination.notes)
         try:
             with limit.allowing(
                 math.inf if part.otherwise is None else min(limit.left, LATE * limit.allotted(part.share))
@@ -230,6 +231,7 @@ def _measure(
             if part.otherwise is None:
                 raise
             found |= part.otherwise
+            del examination.notes[noted:]
             if isinstance(error, TimeUp):
                 cut.append(name)
                 continue
