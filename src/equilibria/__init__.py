@@ -13,6 +13,7 @@ from equilibria.core.conditions import (
 from equilibria.core.loop import Solver, Stepwise, solve
 from equilibria.core.solution import Solution, Status, Step
 from equilibria.core.stopping import Condition, SolveView
+from equilibria.core.stream import Stream
 from equilibria.core.think import Thought
 from equilibria.diagnostics import diagnose
 from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Neumann, Phantom
@@ -53,6 +54,7 @@ __all__ = [
     "Status",
     "Step",
     "Stepwise",
+    "Stream",
     "Thought",
     "Unchanged",
     "diagnose",
