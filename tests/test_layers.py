@@ -8,6 +8,7 @@ import pytest
 import equilibria
 
 LAYERS = [  # modules, or packages with everything in them
+    "core.answers",
     "core._tree",
     "core._layout",
     "core._map",

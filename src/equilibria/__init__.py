@@ -1,5 +1,6 @@
 """Equilibrium models: networks that iterate a learned map and compute their answer from the state where it settles."""
 
+from equilibria.core.answers import Answers
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.conditions import (
     Confident,
@@ -29,6 +30,7 @@ __all__ = [
     "SOLVERS",
     "Anderson",
     "Answer",
+    "Answers",
     "Backprop",
     "Broyden",
     "Budget",

@@ -1,7 +1,7 @@
 """Diagnose a looped model: every measurement at once, with a verdict."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from equilibria.core._tree import batch_size, describe_tree, leaves
+from equilibria.core.answers import Answers, Kind, as_answers
 from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.diagnostics.adapters._checks import check_model
 from equilibria.diagnostics.adapters._model import as_model
-from equilibria.diagnostics.doctor.answers import Answers
+from equilibria.diagnostics.comparison import Comparison
 from equilibria.diagnostics.doctor.diagnosis import Diagnosis
 from equilibria.diagnostics.doctor.parts import Examination
 from equilibria.diagnostics.doctor.verdict import drop_false_collapse, judge
@@ -29,6 +30,10 @@ def diagnose(
     solver: Solver | None = None,
     score: Callable[[Tensor, Tensor], Tensor] | None = None,
     higher_is_better: bool = True,
+    answers: Answers | Kind | None = None,
+    classes: int | None = None,
+    ignore_index: int | None = None,
+    mask: Tensor | None = None,
     restarts: int = 5,
     attacks: bool = True,
     rng: torch.Generator | None = None,
@@ -39,11 +44,15 @@ def diagnose(
     Args:
         model: an `EquilibriumModel`, any object with `init(x)`, `step(z, x)` and `readout(z)`, or an adapted model.
         inputs: a batch of at least two inputs. Use 50 to 200 for useful intervals.
-        targets: classes for predictions with classes in dimension 1, as integers or one-hot; bool for the sign of a
-            single logit; or numbers of the prediction's shape.
+        targets: classes, as integers or one-hot; bool for the signs of logits; or numbers of the prediction's shape.
         budget: the number of steps, or a `Budget`. Its tolerance applies to restarts.
         score: maps predictions and targets to a score per example, (batch,). Defaults to whether all classes are
             right, or minus the relative error for numbers.
+        answers: "classes", "bits", "numbers", or an `Answers` with more details. Defaults to what the adapter knows,
+            then to what the targets are, then to classes.
+        classes: the dimension of the classes, as in `classes=-1`. Needed if the shapes can be read in two ways.
+        ignore_index: the integer target of positions that do not count. Defaults to -100.
+        mask: the positions that count, bool in the shape of the targets.
         restarts: restarts per example from other examples' limits.
         attacks: also run a short search for starts that lead to other limits.
         rng: used to draw the restarts. Defaults to a generator seeded with 0.
@@ -55,17 +64,14 @@ def diagnose(
     examples = _count(inputs)
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
     restarts = min(restarts, examples - 1)
-    on_progress = on_progress or (lambda name, share: None)
     with _eval_mode(model):
-        answers = Answers(check_model(model, inputs), targets, score, higher_is_better=higher_is_better)
+        read = as_answers(answers, classes=classes, ignore_index=ignore_index, usual=model.answers)
+        how = {"answers": read, "mask": mask, "higher_is_better": higher_is_better}
+        comparison = Comparison(check_model(model, inputs), targets, score, **how)
+        on_progress = on_progress or _ignore
         on_progress("usual solve", 0.0)
-        examination = Examination(model, inputs, answers, budget=budget, solver=solver, restarts=restarts, rng=rng)
-        found: dict[str, Any] = {}
-        parts = examination.parts(attacks=attacks)
-        for i, (name, measure) in enumerate(parts.items(), 1):
-            on_progress(name, i / (len(parts) + 1))
-            found |= measure()
-        on_progress("done", 1.0)
+        examination = Examination(model, inputs, comparison, budget=budget, solver=solver, restarts=restarts, rng=rng)
+        found = _measure(examination.parts(attacks=attacks), on_progress)
     return Diagnosis(
         examples=examples,
         steps=budget.steps,
@@ -89,6 +95,20 @@ def _count(inputs: Any) -> int:
     if examples < 2:
         raise ValueError("a diagnosis compares examples; pass at least two inputs")
     return examples
+
+
+def _measure(parts: Mapping[str, Callable[[], dict[str, Any]]], on_progress: Callable[[str, float], None]) -> dict:
+    """The fields that all parts return."""
+    found: dict[str, Any] = {}
+    for i, (name, measure) in enumerate(parts.items(), 1):
+        on_progress(name, i / (len(parts) + 1))
+        found |= measure()
+    on_progress("done", 1.0)
+    return found
+
+
+def _ignore(name: str, share: float) -> None:
+    pass
 
 
 def _conclude(found: dict[str, Any], examination: Examination) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from equilibria.diagnostics._convergence import Convergence, Regime
-from equilibria.diagnostics.doctor.answers import SAME, Answers
+from equilibria.diagnostics.comparison import SAME, Comparison
 from equilibria.diagnostics.doctor.diagnosis import AnswerCurve
 from equilibria.diagnostics.statistics import bootstrap
 
@@ -21,7 +21,7 @@ SIGNIFICANCE = 0.05  # probability of reporting a fall of scores that do not fal
 class AnswerRecorder:
     """Computes the answer at every step of a solve. Keeps some predictions and the last change of each answer."""
 
-    def __init__(self, readout: Callable[[Any], Tensor], answers: Answers, steps: list[int]) -> None:
+    def __init__(self, readout: Callable[[Any], Tensor], answers: Comparison, steps: list[int]) -> None:
         self._readout, self._answers, self._steps = readout, answers, steps
         self._step = 0
         self._kept: dict[int, Tensor] = {}

@@ -27,7 +27,7 @@ from equilibria.diagnostics._sensitivity import all_equal, sensitivity, untraine
 from equilibria.diagnostics.adapters._checks import is_deterministic
 from equilibria.diagnostics.adversary import attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
-from equilibria.diagnostics.doctor.answers import Answers
+from equilibria.diagnostics.comparison import Comparison
 from equilibria.diagnostics.doctor.curve import AnswerRecorder, spaced_steps
 from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, UncertaintyRow
 from equilibria.diagnostics.doctor.limits import Rates, RestartLimits
@@ -58,7 +58,7 @@ class Examination:
         self,
         model: EquilibriumModel,
         x: Any,
-        answers: Answers,
+        answers: Comparison,
         *,
         budget: Budget,
         solver: Solver | None,
@@ -237,7 +237,7 @@ class Examination:
                 )
             ]
         state, readout = (Agreement(*(part.masked_fill(unknown, torch.nan) for part in one)) for one in agreements)
-        same = self._answers.same(predictions[example], prediction).double().masked_fill(unknown, torch.nan)
+        same = self._answers.same(predictions[example], prediction, example).double().masked_fill(unknown, torch.nan)
         score = self._answers.score(predictions.index_copy(0, example, prediction))  # a score may need the whole batch
         limits = RestartLimits(
             "an attack", example, found.diverged, found.tried, state, readout, same, one_step.residual
@@ -270,7 +270,7 @@ class Examination:
             "disagreement": 1 - same,
         }
         if self._answers.has_margin:
-            uncertainties["indecision"] = Indecision()(self._model, self._x, output)
+            uncertainties["indecision"] = Indecision(answers=self._answers.answers)(self._model, self._x, output)
         trust = []
         for name, uncertainty in uncertainties.items():
             found = auroc(uncertainty.double().nan_to_num(math.inf, math.inf), wrong, rng=self._rng)

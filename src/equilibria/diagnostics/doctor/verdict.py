@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum, StrEnum
 
 from equilibria.diagnostics._convergence import UNSURE, Regime
-from equilibria.diagnostics.doctor.answers import SAME
+from equilibria.diagnostics.comparison import SAME
 from equilibria.diagnostics.doctor.diagnosis import AlignmentRow, AnswerCurve, DiagnosisVerdict
 from equilibria.diagnostics.doctor.limits import MARGIN, NEAR
 
