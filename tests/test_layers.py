@@ -43,6 +43,7 @@ LAYERS = [  # modules, or packages with everything in them
     "io.hub",
     "io",
     "diagnostics",
+    "evaluation",
     "training",
     "reproduction",
     "explorer",

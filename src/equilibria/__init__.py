@@ -17,6 +17,7 @@ from equilibria.core.stopping import Condition, SolveView
 from equilibria.core.stream import Stream
 from equilibria.core.think import Thought
 from equilibria.diagnostics import diagnose
+from equilibria.evaluation import EvaluationResult, evaluate
 from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Neumann, Phantom
 from equilibria.io.folders import load, save
 from equilibria.layer import FixedPoint
@@ -40,6 +41,7 @@ __all__ = [
     "Cycling",
     "Deadline",
     "EquilibriumModel",
+    "EvaluationResult",
     "FixedPoint",
     "Gradient",
     "HaltingHead",
@@ -60,6 +62,7 @@ __all__ = [
     "Thought",
     "Unchanged",
     "diagnose",
+    "evaluate",
     "load",
     "save",
     "solve",

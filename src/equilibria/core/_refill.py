@@ -34,7 +34,7 @@ class Finished(NamedTuple):
     extra: Any  # what was passed with them
 
 
-class Block(NamedTuple):
+class MemoryBlock(NamedTuple):
     """Adjacent rows that share a solver memory."""
 
     size: int
@@ -112,7 +112,7 @@ class RefilledSet(ActiveSet):
         super().__init__(step, _by_blocks(propose), new.z0, new.injection, budget, compact=False, trace_steps=0)
         self._start, self.shapes = start, row_shapes(new)
         self._put(self._beginning(new, numbers, clock))
-        self.memory = (Block(len(self.z), start(self.z)),)
+        self.memory = (MemoryBlock(len(self.z), start(self.z)),)
         self._windows = RowWindows(self.z, window) if window else None
         self._ended: list[Finished] = []
 
@@ -177,7 +177,7 @@ class RefilledSet(ActiveSet):
             order = torch.cat([index for index, _ in parts]) if parts else self.rows[:0]
             self._put(take(self._rows(), order))
             self.memory = tuple(
-                Block(sum(len(index) for index, _ in group), join_rows([memory for _, memory in group]))
+                MemoryBlock(sum(len(index) for index, _ in group), join_rows([memory for _, memory in group]))
                 for group in groups.values()
             )
             if self._windows is not None:
@@ -190,7 +190,7 @@ class RefilledSet(ActiveSet):
         beginning, before = self._beginning(new, numbers, clock), len(self.rows)
         self._put(join_rows([self._rows(), beginning]))
         z = self.z[before:]
-        self.memory = (*self.memory, Block(len(z), self._start(z)))
+        self.memory = (*self.memory, MemoryBlock(len(z), self._start(z)))
         if self._windows is not None:
             self._windows.add(z)
         self._count = len(self.rows)
@@ -216,17 +216,17 @@ class RefilledSet(ActiveSet):
 def _by_blocks(propose: Callable[..., Any]) -> Callable[..., Any]:
     """A solver's proposals for rows in several blocks."""
 
-    def propose_each(z: Tensor, fz: Tensor, blocks: tuple[Block, ...]) -> tuple[Tensor, tuple[Block, ...]]:
+    def propose_each(z: Tensor, fz: Tensor, blocks: tuple[MemoryBlock, ...]) -> tuple[Tensor, tuple[MemoryBlock, ...]]:
         sizes = [size for size, _ in blocks]
         pieces = zip(z.split(sizes), fz.split(sizes), blocks, strict=True)
         each = [propose(one, image, block.memory) for one, image, block in pieces]
-        after = tuple(Block(size, memory) for size, (_, memory) in zip(sizes, each, strict=True))
+        after = tuple(MemoryBlock(size, memory) for size, (_, memory) in zip(sizes, each, strict=True))
         return each[0][0] if len(each) == 1 else torch.cat([one for one, _ in each]), after
 
     return propose_each
 
 
-def _begins(blocks: tuple[Block, ...]) -> list[int]:
+def _begins(blocks: tuple[MemoryBlock, ...]) -> list[int]:
     """The first row of each block."""
     return [sum(size for size, _ in blocks[:i]) for i in range(len(blocks))]
 

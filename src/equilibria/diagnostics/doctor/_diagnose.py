@@ -1,13 +1,13 @@
 """Diagnose a looped model: every measurement at once, with a verdict."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from equilibria.core._modules import eval_mode
 from equilibria.core._tree import batch_size, describe_tree, leaves
 from equilibria.core.answers import Answers, Kind, as_answers
 from equilibria.core.budget import Budget, as_budget, require_whole
@@ -64,7 +64,7 @@ def diagnose(
     examples = _count(inputs)
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
     restarts = min(restarts, examples - 1)
-    with _eval_mode(model):
+    with eval_mode(model):
         read = as_answers(answers, classes=classes, ignore_index=ignore_index, usual=model.answers)
         how = {"answers": read, "mask": mask, "higher_is_better": higher_is_better}
         comparison = Comparison(check_model(model, inputs), targets, score, **how)
@@ -127,14 +127,3 @@ def _conclude(found: dict[str, Any], examination: Examination) -> dict[str, Any]
     )
     names = {regime.name.lower().replace("_", " "): n for regime, n in regimes.items()}
     return found | {"verdict": verdict, "regimes": names, "attacked": None if attack is None else attack.cosine}
-
-
-@contextmanager
-def _eval_mode(model: EquilibriumModel) -> Iterator[None]:
-    modes = {module: module.training for module in model.modules()}  # submodules may have different modes
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
