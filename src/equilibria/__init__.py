@@ -17,7 +17,7 @@ from equilibria.core.stopping import Condition, SolveView
 from equilibria.core.stream import Stream
 from equilibria.core.think import Thought
 from equilibria.diagnostics import diagnose
-from equilibria.evaluation import EvaluationResult, evaluate
+from equilibria.evaluation import EvaluationResult, TrainingMonitor, evaluate
 from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Neumann, Phantom
 from equilibria.io.folders import load, save
 from equilibria.layer import FixedPoint
@@ -60,6 +60,7 @@ __all__ = [
     "Stepwise",
     "Stream",
     "Thought",
+    "TrainingMonitor",
     "Unchanged",
     "diagnose",
     "evaluate",

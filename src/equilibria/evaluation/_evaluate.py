@@ -65,7 +65,8 @@ def evaluate(
         until: stop examples for which this condition holds, as in `Unchanged(4)`.
         every: the number of steps between two looks at the condition. None looks as often as is cheap on this machine.
         refill: replace examples that have stopped early by the next ones, so that the batch stays full.
-        rows: the most examples that are solved together. Defaults to the size of the first batch.
+        rows: the most examples that are solved together. Defaults to the size of the first batch, or for one batch to
+            at most 256.
         restarts: also solve every example from so many other starts, and choose among the answers.
         start: the other starts. Defaults to `Noise()`, or to new draws if the model starts at random.
         answers, classes, ignore_index: how to read predictions as answers; see `Answers`.

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.core._tree import batch_size, describe_tree, first_rows, leaves, map_leaves
+from equilibria.core._tree import batch_size, describe_tree, first_rows, leaves, map_leaves, named_leaves
 
 Part = str | int | Sequence[str] | Callable[[Any], Any]  # a key or attribute, an index, several keys, or a function
 TARGETS = ("targets", "labels", "target", "label", "y")  # usual names of targets
+MOST_ROWS = 256  # of a tree of tensors that are solved together
 REMEDY = (
     "say where its parts are: inputs= and targets= take a key, an index, a list of keys or a function of the batch, as "
     'in inputs="input_ids", targets=lambda batch: batch[1]["labels"]'
@@ -31,7 +32,7 @@ class Loader:
         data: a tensor, tuple or dict of tensors is one batch. Any other iterable, such as a DataLoader, yields batches.
         inputs, targets: where a batch has its inputs and targets. Default to the two parts of a pair, or to the
             entries of a dict that have a usual name.
-        most: split batches into pieces of at most so many rows.
+        most: split batches into pieces of at most so many rows. Defaults to 256 for one batch.
         device: move batches to this device.
     """
 
@@ -45,7 +46,7 @@ class Loader:
         device: torch.device | str | None = None,
     ) -> None:
         if isinstance(data, (Tensor, tuple, Mapping)):
-            data = [data]
+            data, most = [data], most or MOST_ROWS
         elif not isinstance(data, Iterable):
             kind = type(data).__name__
             hint = "wrap it in a torch.utils.data.DataLoader" if hasattr(data, "__getitem__") else "pass a DataLoader"
@@ -74,7 +75,7 @@ class Loader:
     def _read(self, batch: Any) -> Examples:
         x, y = _split(batch, self._inputs, self._targets)
         sizes = {len(tensor) if tensor.ndim else None for tensor in leaves(x)}
-        if len(sizes) != 1 or None in sizes or not all(isinstance(leaf, Tensor) for leaf in _plain_leaves(x)):
+        if len(sizes) != 1 or None in sizes or not all(isinstance(leaf, Tensor) for _, leaf in named_leaves(x)):
             raise ValueError(
                 f"inputs must be tensors with one row per example, got {describe_tree(x)}; {_found(batch)}"
             )
@@ -125,12 +126,6 @@ def _pick(batch: Any, part: Part, argument: str) -> Any:
         return batch[part]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"a batch has no {part!r}, which {argument}= asks for; {_found(batch)}") from error
-
-
-def _plain_leaves(tree: Any) -> list:
-    from torch.utils import _pytree as pytree
-
-    return pytree.tree_leaves(tree)
 
 
 def _found(batch: Any) -> str:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from equilibria.diagnostics.comparison import Comparison
 
+TIE = 1e-5  # sums of cosines that round to the same multiple are equal
+
 
 @dataclass(frozen=True)
 class Solves:
@@ -53,8 +55,8 @@ class Solves:
         lost = self.residual.isinf() | ~limits.isfinite().all(2)  # (solves, batch)
         cosine = cosine.masked_fill(lost | lost[:, None], 0)
         own = torch.diagonal(cosine).T  # (solves, batch)
-        # Rounded, so that solves that agree to rounding error are a tie, which goes to the earliest.
-        return self._choose((cosine.sum(1) - own).masked_fill(lost, -torch.inf).mul(1e9).round().argmax(0))
+        # Rounded, so that sums that differ by rounding errors of the limits are a tie, which goes to the earliest.
+        return self._choose((cosine.sum(1) - own).masked_fill(lost, -torch.inf).div(TIE).round().argmax(0))
 
     def disagreement(self) -> Tensor:
         """The share of the restarts whose answer differs from the usual one, (batch,)."""
