@@ -7,13 +7,16 @@ a few steps; one in ten has hardly any and needs about a hundred. A recursive ne
 (a minute), and evaluated on 256. One thread; every contestant runs on the same data in the same process, in turns.
 """
 
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from harness import Line, arguments, report
 from torch.utils.data import DataLoader, TensorDataset
 
-from equilibria import EquilibriumModel
+from equilibria import Budget, EquilibriumModel, EvaluationResult, Unchanged, evaluate
 from equilibria.nets import ConvNet
 from equilibria.tasks import Batch, PrefixSum
 from equilibria.training import Mixed, Optim, Recipe, Trainer, Uniform
@@ -66,3 +69,52 @@ def long_tailed(count: int) -> DataLoader:
     resets = torch.rand(count, LENGTH, generator=rng) < torch.where(hard, 1 / LENGTH, 0.5)
     batch = SegmentedParity().with_resets(resets, rng)
     return DataLoader(TensorDataset(batch.x, batch.y), batch_size=64)
+
+
+def contestants(model: EquilibriumModel, data: DataLoader) -> dict[str, Callable[[], EvaluationResult]]:
+    """The ways to evaluate: always the maximum, early exit in every batch, and early exit with refill."""
+    exits = {"budget": Budget(MOST_STEPS), "until": Unchanged(4)}
+    return {
+        "maximum": lambda: evaluate(model, data, budget=MOST_STEPS, at=[MOST_STEPS]),
+        "early exit": lambda: evaluate(model, data, **exits, refill=False),
+        "refill": lambda: evaluate(model, data, **exits),
+    }
+
+
+def compare(*, quick: bool) -> Iterator[Line]:
+    """Scores and evaluations of each, and the ratios of the CPU time of the fastest of several rounds."""
+    model, data = trained(quick=quick), long_tailed(64 if quick else 2048)
+    runs = contestants(model, data)
+    seconds = dict.fromkeys(runs, float("inf"))
+    found: dict[str, EvaluationResult] = {}
+    for _ in range(1 if quick else ROUNDS):
+        for name, run in runs.items():
+            begin = time.process_time()
+            found[name] = run()
+            seconds[name] = min(seconds[name], time.process_time() - begin)
+    for name, result in found.items():
+        assert result.score is not None
+        yield Line(f"{name}: accuracy", 100 * result.score.value, "%")
+        yield Line(f"{name}: mean steps", result.mean_steps)
+        yield Line(f"{name}: cell evaluations, counted in rows", result.evaluations)
+        yield Line(f"{name}: CPU seconds", seconds[name], "s")
+    most, few, full = (found[name] for name in ("maximum", "early exit", "refill"))
+    yield Line("refill vs maximum: times fewer evaluations", most.evaluations / full.evaluations, "x (>= 5)")
+    yield Line("refill vs maximum: times faster", seconds["maximum"] / seconds["refill"], "x (>= 3)")
+    assert most.score is not None
+    assert full.score is not None
+    yield Line("refill vs maximum: points of accuracy", 100 * (full.score.value - most.score.value), "(within .2)")
+    yield Line("refill vs early exit: times fewer evaluations", few.evaluations / full.evaluations, "x")
+    yield Line("refill vs early exit: times faster", seconds["early exit"] / seconds["refill"], "x")
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--quick", action="store_true", help="an untrained net: shows that it runs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    report(compare(quick=options.quick), options.json)
+
+
+if __name__ == "__main__":
+    main()
