@@ -74,6 +74,7 @@ def test_early_exit(how, refill):
     assert torch.equal(found.each.status, alone.status)
     torch.testing.assert_close(found.each.residual, alone.residual, rtol=1e-3, atol=1e-6)
     right = (model.readout(alone.z).argmax(1) == y).float()
+    assert found.each.score is not None
     assert torch.equal(found.each.score, right)
     assert found.mean_steps == pytest.approx(alone.steps.double().mean().item())
     assert found.evaluations >= alone.steps.sum()
@@ -198,7 +199,7 @@ def test_without_targets():
     assert found.curve == []
     assert "score" not in Console(record=True).export_text()
     assert found.mean_steps == 20
-    with pytest.raises(ValueError, match="no targets"):
+    with pytest.raises(ValueError, match="which need targets"):
         evaluate(looped(), x, restarts=2)
 
 

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from equilibria.core._modules import eval_mode
-from equilibria.core._tree import leaves
+from equilibria.core._tree import batch_size, leaves
 from equilibria.core.answers import Answers, as_answers
 from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
@@ -65,8 +67,7 @@ def evaluate(
         until: stop examples for which this condition holds, as in `Unchanged(4)`.
         every: the number of steps between two looks at the condition. None looks as often as is cheap on this machine.
         refill: replace examples that have stopped early by the next ones, so that the batch stays full.
-        rows: the most examples that are solved together. Defaults to the size of the first batch, or for one batch to
-            at most 256.
+        rows: the most examples that are solved together. Defaults to the size of the first batch, at most 256 for one.
         restarts: also solve every example from so many other starts, and choose among the answers.
         start: the other starts. Defaults to `Noise()`, or to new draws if the model starts at random.
         answers, classes, ignore_index: how to read predictions as answers; see `Answers`.
@@ -76,45 +77,100 @@ def evaluate(
         rng: used to draw restarts and by random models. Defaults to a generator seeded with 0.
         on_progress: called with the number of examples that are finished.
     """
-    require_whole("restarts", restarts, least=0, why="it is the number of additional solves of each example")
-    if rows is not None:
-        require_whole("rows", rows, least=1, why="it is the largest number of examples that are solved together")
-    model, begin = as_model(model), time.perf_counter()
-    budget = model.budget if budget is None else as_budget(budget)
-    early = until is not None or budget.may_stop_early
-    reading = as_answers(answers, classes=classes, ignore_index=ignore_index, usual=model.answers)
+    model = as_model(model)
     loader = Loader(data, inputs, targets, most=rows, device=device)
-    with eval_mode(model), torch.no_grad():
-        first, examples = _peek(loader)
-        _require_same_device(model, first.x)
-        scorer = Scorer(check_model(model, first.x), first.y, score, answers=reading, higher_is_better=higher_is_better)
-        found = EvaluationPass(
-            model,
-            scorer,
-            solver=solver or model.solver,
-            budget=budget,
-            until=model.condition_for(until),
-            every=every,
-            at=_steps(at, budget.steps, early=early),
-            rows=rows or len(next(leaves(first.x))),
-            rng=rng or torch.Generator().manual_seed(0),
-            on_progress=on_progress or (lambda count: None),
+    reading = as_answers(answers, classes=classes, ignore_index=ignore_index, usual=model.answers)
+    how = _How(model, budget, solver, at, until, every, refill, rows, restarts, start, rng, on_progress)
+    read = partial(Scorer, score=score, answers=reading, higher_is_better=higher_is_better)
+    return how.run(loader, read)
+
+
+@dataclass(frozen=True)
+class _How:
+    """The arguments of `evaluate`."""
+
+    model: EquilibriumModel
+    given_budget: Budget | int | None
+    given_solver: Solver | None
+    at: Sequence[int] | None
+    until: Condition | Callable[[SolveView], Tensor] | None
+    every: int | None
+    refill: bool
+    rows: int | None
+    restarts: int
+    start: Restart | None
+    rng: torch.Generator | None
+    on_progress: Callable[[int], None] | None
+
+    def __post_init__(self) -> None:
+        require_whole("restarts", self.restarts, least=0, why="it is the number of additional solves of each example")
+        if self.rows is not None:
+            why = "it is the largest number of examples that are solved together"
+            require_whole("rows", self.rows, least=1, why=why)
+
+    @property
+    def budget(self) -> Budget:
+        return self.model.budget if self.given_budget is None else as_budget(self.given_budget)
+
+    @property
+    def solver(self) -> Solver:
+        return self.given_solver or self.model.solver
+
+    @property
+    def early(self) -> bool:
+        """Whether examples may stop before the budget is used up."""
+        return self.until is not None or self.budget.may_stop_early
+
+    def run(self, loader: Loader, scorer: Callable[[Tensor, Tensor | None], Scorer]) -> EvaluationResult:
+        """Evaluate. `scorer` makes a scorer from the first predictions and targets."""
+        begin, model = time.perf_counter(), self.model
+        with eval_mode(model), torch.no_grad():
+            first, examples = _peek(loader)
+            _require_same_device(model, first.x)
+            found = EvaluationPass(
+                model,
+                scorer(check_model(model, first.x), first.y),
+                solver=self.solver,
+                budget=self.budget,
+                until=model.condition_for(self.until),
+                every=self.every,
+                at=_steps(self.at, self.budget.steps, early=self.early),
+                rows=self.rows or batch_size(first.x),
+                rng=self.rng or torch.Generator().manual_seed(0),
+                on_progress=self.on_progress or (lambda count: None),
+            )
+            if self.restarts:
+                if first.y is None:
+                    raise ValueError("restarts are compared by their scores, which need targets; pass targets=")
+                found.restart_each(examples, self.restarts, self.start)
+            elif self.early and self.refill:
+                found.stream(examples)
+            else:
+                found.solve_each(examples)
+        return self._result(found, time.perf_counter() - begin - loader.seconds, loader.seconds)
+
+    def _result(self, found: EvaluationPass, seconds: float, loading: float) -> EvaluationResult:
+        each = found.each()
+        counts = {status.name.lower(): int((each.status == status).sum()) for status in Status}
+        return EvaluationResult(
+            examples=len(each.steps),
+            budget=self.budget.steps,
+            solver=str(self.solver),
+            until=None if self.until is None else str(self.until),
+            score=None if each.score is None else bootstrap(each.score),
+            higher_is_better=found.scorer.higher_is_better,
+            mean_steps=each.steps.double().mean().item(),
+            most_steps=int(each.steps.max()),
+            status={name: count for name, count in counts.items() if count},
+            evaluations=found.evaluations,
+            seconds=seconds,
+            loading_seconds=loading,
+            refilled=self.early and self.refill and not self.restarts,
+            curve=_curve(found, each),
+            restarts=_restarts(found),
+            risk=_risks(found, each),
+            each=each,
         )
-        if restarts:
-            if first.y is None:
-                raise ValueError("restarts are compared by their scores, and the data has no targets; pass targets=")
-            found.restart_each(examples, restarts, start)
-        elif early and refill:
-            found.stream(examples)
-        else:
-            found.solve_each(examples)
-    seconds = time.perf_counter() - begin - loader.seconds
-    how = {
-        "budget": budget.steps,
-        "solver": str(solver or model.solver),
-        "until": None if until is None else str(until),
-    }
-    return _result(found, how | {"refilled": early and refill and not restarts}, seconds, loader.seconds)
 
 
 def _peek(loader: Loader) -> tuple[Examples, Iterator[Examples]]:
@@ -144,29 +200,6 @@ def _steps(at: Sequence[int] | None, steps: int, *, early: bool) -> list[int]:
     if wrong:
         raise ValueError(f"at contains {wrong}, outside 0..{steps}; raise the budget or remove them")
     return sorted(set(at))
-
-
-def _result(found: EvaluationPass, how: dict[str, Any], seconds: float, loading: float) -> EvaluationResult:
-    each = found.each()
-    count = len(each.steps)
-    names = {status: status.name.lower() for status in Status}
-    counted = {names[status]: n for status in Status if (n := int((each.status == status).sum()))}
-    return EvaluationResult(
-        examples=count,
-        **how,
-        score=None if each.score is None else bootstrap(each.score),
-        higher_is_better=found.scorer.higher_is_better,
-        mean_steps=each.steps.double().mean().item(),
-        most_steps=int(each.steps.max()),
-        status=counted,
-        evaluations=found.evaluations,
-        seconds=seconds,
-        loading_seconds=loading,
-        curve=_curve(found, each),
-        restarts=_restarts(found),
-        risk=_risks(found, each),
-        each=each,
-    )
 
 
 def _curve(found: EvaluationPass, each: ExampleResults) -> list[StepScore]:

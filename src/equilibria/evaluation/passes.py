@@ -27,7 +27,7 @@ from equilibria.evaluation.selection import Solves
 from equilibria.model import EquilibriumModel
 
 
-class Problem(NamedTuple):
+class BatchProblem(NamedTuple):
     """The inputs of a batch and the arguments of their solve."""
 
     x: Any
@@ -86,7 +86,7 @@ class EvaluationPass:
         for problem in self._problems(examples):
             self._solve(problem)
 
-    def _solve(self, problem: Problem) -> Solution:
+    def _solve(self, problem: BatchProblem) -> Solution:
         extra = problem.extra
         keep = Keep(self.at, lambda z: self._score(self._model.readout(z), extra["y"])) if "y" in extra else None
         solution = solve(
@@ -103,14 +103,14 @@ class EvaluationPass:
         self._record(solution, extra)
         return solution
 
-    def _problems(self, examples: Iterable[Examples]) -> Iterator[Problem]:
+    def _problems(self, examples: Iterable[Examples]) -> Iterator[BatchProblem]:
         for x, y in examples:
             with drawing_from(self._rng):
                 step, z0, injection = self._model.problem(x)
             index = torch.arange(self._count, self._count + batch_size(z0), device=device_of(z0))
             self._count += len(index)
             extra = {"index": index} if y is None else {"index": index, "y": y}
-            yield Problem(x, replace(step, f=self._counted(step.f)), z0, injection, extra)
+            yield BatchProblem(x, replace(step, f=self._counted(step.f)), z0, injection, extra)
 
     def _counted(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """The same map, which counts the rows that it is evaluated for."""
@@ -151,7 +151,7 @@ class EvaluationPass:
         for problem in self._problems(examples):
             self._restart(problem, restarts, start)
 
-    def _restart(self, problem: Problem, restarts: int, start: Restart | None) -> None:
+    def _restart(self, problem: BatchProblem, restarts: int, start: Restart | None) -> None:
         step, extra = problem.step, problem.extra
         solutions = [self._solve(problem)]
         stream = Stream(step, rows=self._rows, **self._how, rng=self._step_rng(problem.x))
@@ -170,7 +170,7 @@ class EvaluationPass:
         )
         self._choose(solves, torch.stack([one.steps for one in solutions]), extra)
 
-    def _other_starts(self, problem: Problem, limits: Any, restarts: int, start: Restart | None) -> Iterator[Any]:
+    def _other_starts(self, problem: BatchProblem, limits: Any, restarts: int, start: Restart | None) -> Iterator[Any]:
         """The initial states of each restart."""
         step, usual = problem.step, problem.z0
         if start is None and starts_at_random(self._model, problem.x):

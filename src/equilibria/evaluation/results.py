@@ -113,7 +113,7 @@ class EvaluationResult:
 
     def figure(self) -> Any:
         """Draw the curves that were measured, as a matplotlib figure."""
-        from equilibria.evaluation.drawing import draw  # importing matplotlib takes a second
+        from equilibria.evaluation.charts import draw  # importing matplotlib takes a second
 
         return draw(self)
 
