@@ -49,7 +49,8 @@ LAYERS = [  # modules, or packages with everything in them
 ]
 APART = {"tasks": {"io.files", "plugins"}}  # tasks do not import the core
 SOURCE = Path(equilibria.__file__).parent
-FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+PUBLIC = (SOURCE / "__init__.py", SOURCE / "_public.py")  # may import everything
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path not in PUBLIC)
 
 
 def layer(module: str) -> str:
