@@ -179,9 +179,10 @@ def test_a_real_trainer(tmp_path):
         dataloader_pin_memory=False,
     )
     trainer = transformers.Trainer(model=model, args=arguments, train_dataset=data, callbacks=[monitor])
+    trainer.add_callback(TrainingMonitor(model.net, INPUTS, every=3, log=trainer.log))
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "equilibria/alignment" in entry]
-    assert [entry["step"] for entry in logged] == [4, 8]
+    assert [entry["step"] for entry in logged] == [3, 4, 6, 8]
 
 
 def test_misuse():

@@ -31,8 +31,8 @@ class TrainingState:
 class TrainingMonitor:
     """Measures the AA score, the residual and the steps of a model during training.
 
-    Call it after every training step: `monitor(step)`. With Hugging Face transformers, pass it as a callback:
-    `Trainer(..., callbacks=[TrainingMonitor(model, inputs)])`.
+    Call it after every training step: `monitor(step)`. With Hugging Face transformers, it is a callback:
+    `trainer.add_callback(TrainingMonitor(model, inputs, log=trainer.log))`.
 
     A measurement changes neither the weights, nor the mode of any module, nor the random numbers of the training. The
     model may be wrapped by `torch.compile` or DistributedDataParallel, in which case the first process measures.
@@ -98,9 +98,9 @@ class TrainingMonitor:
         )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The event of Hugging Face's Trainer: measure, and add the numbers to its log."""
+        """The event of Hugging Face's Trainer: measure, and unless there is a `log`, add the numbers to its history."""
         found = self(state.global_step)
-        if found is not None:
+        if found is not None and self._log is None:
             state.log_history.append({"step": state.global_step, **numbers_by_name(found)})
 
     def __getattr__(self, name: str) -> Any:
