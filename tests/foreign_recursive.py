@@ -29,7 +29,7 @@ class Carry:
 def settings(**changes):
     usual = {
         "H_cycles": 2,
-        "L_cycles": 2,
+        "L_cycles": 1,
         "halt_max_steps": 4,
         "puzzle_emb_ndim": WIDTH,
         "batch_size": 6,

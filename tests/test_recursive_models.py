@@ -34,9 +34,13 @@ def steps_of(model, batch, count):
     return outputs
 
 
+CYCLES = pytest.mark.parametrize(("high", "low"), [(1, 1), (2, 1), (3, 2)])
+
+
 @KINDS
-def test_every_step_is_theirs(kind):
-    model, batch = made(kind), puzzles()
+@CYCLES
+def test_every_step_is_theirs(kind, high, low):
+    model, batch = made(kind, H_cycles=high, L_cycles=low), puzzles()
     adapted = ADAPT[kind](model)
     with drawing_from(rng(4)):
         theirs = steps_of(model, batch, 4)
@@ -68,8 +72,9 @@ def unrolled(model, batch, count):
 
 
 @KINDS
-def test_gradients_reach_everything(kind):
-    model, batch = made(kind), puzzles()
+@CYCLES
+def test_gradients_reach_everything(kind, high, low):
+    model, batch = made(kind, H_cycles=high, L_cycles=low), puzzles()
     weights = [*model.inner.L_level.parameters(), model.inner.embed_tokens.weight]
     prediction, _ = ADAPT[kind](model)(batch, budget=Budget(3), rng=rng(4))
     with drawing_from(rng(4)):
@@ -82,8 +87,8 @@ def test_gradients_reach_everything(kind):
 @KINDS
 def test_one_line(kind):
     batch = puzzles(24)
-    report = diagnose(ADAPT[kind](made(kind)), batch, batch["labels"], budget=24, restarts=2, attacks=False)
-    right = steps_of(made(kind), batch, 24)[-1]["logits"].argmax(-1) == batch["labels"]
+    report = diagnose(ADAPT[kind](made(kind)), batch, batch["labels"], budget=12, restarts=1, attacks=False)
+    right = steps_of(made(kind), batch, 12)[-1]["logits"].argmax(-1) == batch["labels"]
     if kind != "eqr":
         expected = (right | (batch["labels"] == IGNORED)).all(1).double().mean().item()
         assert report.score == pytest.approx(expected)

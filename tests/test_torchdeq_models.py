@@ -167,7 +167,7 @@ def test_a_torchdeq_model_of_one_image():
 
 def test_what_a_module_returns_must_be_known():
     module, x = Points().eval(), inputs(4, 2)
-    module.forward = lambda x: {"rgb": Points.forward(module, x)["output"]}
+    module.forward = lambda x, z=None: {"rgb": Points.forward(module, x)["output"]}
     with pytest.raises(TypeError, match=r"returned .* it is not known which part is the prediction; pass output="):
         check_model(from_torchdeq(module), x)
     model = from_torchdeq(module, output=lambda result: result["rgb"])

@@ -112,7 +112,8 @@ class ActiveSet:
         state = self._layout.unflatten(z, self._carried)
         fz, self._next_carried = self._layout.split(f(state, *self.injection))
         if not torch.is_grad_enabled():
-            fz, self._next_carried = fz.detach(), map_leaves(self._next_carried, Tensor.detach)
+            fz = fz.detach() if fz.requires_grad else fz
+            self._next_carried = map_leaves(self._next_carried, Tensor.detach) if self._next_carried else []
         return (z if self._layout.is_exact else self._layout.flatten(state)), fz
 
     def _timed_f(self, z: Any, *injection: Any) -> Any:
@@ -193,9 +194,8 @@ class ActiveSet:
 
     def verdict(self, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Status and period, (k,), of rows `which` that end now without having met a tolerance. Defaults to all."""
-        period, z, fz, residual = self._periods(which), self.z, self.fz, self.residual
-        if which is not None:
-            z, fz, residual = z[which], fz[which], residual[which]
+        rows = slice(None) if which is None else which
+        period, z, fz, residual = self._periods(which), self.z[rows], self.fz[rows], self.residual[rows]
         still = torch.zeros_like(period, dtype=torch.bool)
         if not self._has_tolerance:
             still = (period == 1) | (residual <= 4 * torch.finfo(z.dtype).eps)

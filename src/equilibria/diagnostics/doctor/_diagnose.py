@@ -31,6 +31,7 @@ from equilibria.diagnostics.doctor.usual_solve import (
 from equilibria.diagnostics.doctor.verdict import judge
 from equilibria.model import EquilibriumModel
 
+LATE = 2.0  # a measurement is cut when it takes this many times as long as it should
 FEWEST_STEPS = 200  # that a diagnosis takes by default
 
 
@@ -223,7 +224,9 @@ def _measure(
     for i, (name, part) in enumerate(parts.items(), 1):
         on_progress(name, i / (len(parts) + 1))
         try:
-            with limit.allowing(math.inf if part.otherwise is None else limit.allotted(part.share)):
+            with limit.allowing(
+                math.inf if part.otherwise is None else min(limit.left, LATE * limit.allotted(part.share))
+            ):
                 found |= part.measure()
         except Exception as error:
             if part.otherwise is None:

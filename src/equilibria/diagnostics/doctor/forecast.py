@@ -28,9 +28,11 @@ def steps_to_settle(run: Convergence, rates: Tensor) -> int | None:
     residuals = run.residuals
     taken, half = len(residuals), len(residuals) // 2
     pace = (residuals[-1] / residuals[half]).pow(1 / max(1, taken - 1 - half))  # (batch,)
+    if not pace[moving].nanmedian() < 1:
+        return None  # still on its way to where it contracts
     known = rates.double().nanmedian()
     rate = torch.where(rates.isnan(), known.to(pace), rates.to(pace))
-    rate = torch.where(rate.isnan(), pace, torch.maximum(rate, pace))[moving].double()  # the slower one decides
+    rate = torch.where(rate.isnan(), pace, rate)[moving].double()
     target = torch.minimum(torch.full_like(rate, STILL), FAR * (1 - rate))
     more = (target / residuals[-1][moving].double()).log() / rate.log()
     more = torch.where((rate < 1 - UNSURE) & more.isfinite(), more.clamp(min=0), math.inf)

@@ -11,5 +11,5 @@ def number(value: float | None) -> str:
 
 
 def interval(row: AlignmentRow | UncertaintyRow) -> str:
-    """The 95 % interval of a row."""
-    return f"{number(row.low)} to {number(row.high)}"
+    """The 95 % interval of a row, or "-" if it has none."""
+    return f"{number(row.low)} to {number(row.high)}" if math.isfinite(row.low) else "-"

@@ -165,7 +165,9 @@ def _seen_later(case: _Case) -> StepsVerdict:
     if curve.score is not None:
         same = f"the score is {case.score_at(case.reference)} after {case.reference} steps"
         same += f" and {case.score_at(case.last)} after {case.last}"
-        remark = f"; {enough} steps are enough" if enough and enough < case.reference else ""
+        remark = (
+            f"; {enough} step{'s are' if enough > 1 else ' is'} enough" if enough and enough < case.reference else ""
+        )
         return StepsVerdict(MoreSteps.WILL_NOT_HELP, f"More steps will not help: {same}{remark}.", about_answers=True)
     unchanged = curve.unchanged[curve.steps.index(case.reference)]
     if unchanged >= SAME:

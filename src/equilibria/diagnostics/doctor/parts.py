@@ -129,7 +129,7 @@ class Examination:
     def _regimes(self) -> Fields:
         """The regimes, given the contraction rates that are known; and a forecast of the steps to settle."""
         rates, affine = self._rates.radius, None
-        if self._run.count(Regime.QUASI_PERIODIC):
+        if self._run.count(Regime.QUASI_PERIODIC) and self._has_rates:
             affine = is_affine_along_path(self._model, self._x, self._usual, rates)
         self._run = found = apply_rates(self._run, rates, affine)
         rate = _median(rates)

@@ -87,7 +87,10 @@ def _restarts(diagnosis: Diagnosis) -> Section:
         "diverged": "restarts that diverged and are not counted",
     }
     headings = ("start", "AA", "95 % interval", "centred", "distance", "readout", "same", "diverged")
-    return Section("restarts", "Restarts from other starts", headings, rows, terms)
+    columns = {heading: cells for heading, *cells in zip(headings, *rows, strict=True) if {*cells} != {"-"}}
+    terms = {term: meaning for term, meaning in terms.items() if term in columns}
+    shown = list(zip(*columns.values(), strict=True))
+    return Section("restarts", "Restarts from other starts", tuple(columns), shown, terms)
 
 
 def _steps(diagnosis: Diagnosis) -> Section:

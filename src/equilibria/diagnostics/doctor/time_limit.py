@@ -109,7 +109,7 @@ def extent(wanted: Extent, reference: int, affordable: float) -> Extent:
         return wanted
     far = min(steps, LOOKAHEAD * reference)
     steps = max(far, int(affordable / examples))
-    for least, shortest in ((min(FEWEST_EXAMPLES, examples), far), (2, min(steps, reference))):
-        examples = min(examples, max(least, int(affordable / steps)))
-        steps = min(steps, max(shortest if examples > 2 else 1, int(affordable / examples)))
-    return Extent(examples, steps)
+    examples = min(examples, max(FEWEST_EXAMPLES, int(affordable / steps)))
+    steps = min(steps, max(reference, int(affordable / examples)))
+    examples = min(examples, max(2, int(affordable / steps)))
+    return Extent(examples, min(steps, max(1, int(affordable / examples))))

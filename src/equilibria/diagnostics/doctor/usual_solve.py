@@ -20,7 +20,7 @@ from equilibria.diagnostics.doctor.traits import Traits
 from equilibria.model import EquilibriumModel
 
 TRIED_EXAMPLES, TRIED_STEPS = 2, 3  # of the solve that measures the time of a step
-SHARE = 0.35  # of all seconds that the usual solve should take
+SHARE, MOST = 0.35, 0.55  # of all seconds that the usual solve should take, and may take
 
 
 class UsualSolve(NamedTuple):
@@ -75,7 +75,7 @@ def solve_usually(
     note: Callable[[str], None],
 ) -> UsualSolve:
     """Solve the inputs. If a step fails, or time runs out, solve them again for as many steps as were possible."""
-    seconds = limit.left
+    seconds = MOST * limit.seconds
     while True:
         recorder = AnswerRecorder(model.readout, model.step.vectors, answers, steps, reference)
         every = Keep(range(1, steps + 1), recorder)
@@ -90,8 +90,8 @@ def solve_usually(
             if not 0 < done < steps:
                 raise
             if isinstance(error, TimeUp):
-                note(f"The solve was cut after {done // 2 + 1} of {steps} steps, because time was short.")
-                steps, seconds = done // 2 + 1, math.inf
+                note(f"The solve was cut to {done // 3 + 1} of {steps} steps, because time was short.")
+                steps, seconds = done // 3 + 1, math.inf
             else:
                 note(f"Step {done + 1} failed, so the diagnosis ends before it: {describe_error(error)}")
                 steps = done

@@ -61,7 +61,7 @@ def judge(
     if sees_input is False:
         sentences.append(NO_INPUT)
     remedies = _remedies(behaviour, independent, steps.verdict, curve, sees_input=sees_input is not False)
-    if limits.larger_budget and not steps.about_answers:
+    if limits.larger_budget and not steps.about_answers and steps.verdict not in (MoreSteps.MAY_HURT, MoreSteps.HURT):
         until = f" of about {steps_to_settle} steps" if steps_to_settle else ""
         remedies.append(f"Diagnose it with a larger budget{until} first.")
     if limits.other_cause and independent is None and not limits.input_ignored:
