@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from foreign_recursive import IGNORED, made, puzzles
 from problems import rng
 from rich.console import Console
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from equilibria import Anderson, Budget, Converged, Picard, Status, Unchanged, evaluate
 from equilibria.core.answers import Answers
-from equilibria.diagnostics import Noise, from_function, risk_coverage
+from equilibria.diagnostics import Noise, from_function, from_hrm, from_trm, risk_coverage
 from equilibria.diagnostics.restarts import Restart
 
 COUNT, N, CLASSES = 50, 6, 3
@@ -304,6 +305,25 @@ def test_the_default_start_of_restarts_is_noise():
     x, y = examples()
     one, other = (evaluate(looped(gain=2.5), (x, y), budget=30, restarts=2, start=start) for start in (None, Noise()))
     assert one.restarts == other.restarts
+
+
+@pytest.mark.parametrize(("kind", "adapt"), [("trm", from_trm), ("hrm", from_hrm)])
+def test_recursive_models_stop_by_their_own_rule(kind, adapt):
+    """Dicts of inputs, two states, ignored labels, a q head, and the loaders of these models."""
+    batches = [("test", puzzles(9), 9), ("test", puzzles(14), 14)]
+    model = adapt(made(kind))
+    how = {"budget": 12, "until": model.halting | Unchanged(3), "every": 1}
+    parts = {"inputs": lambda one: one[1], "targets": lambda one: one[1]["labels"]}
+    found = evaluate(model, batches, **how, **parts, rows=5)
+    alone = [model.equilibrium(batch, **how, trace=False) for _, batch, _ in batches]
+    assert torch.equal(found.each.steps, torch.cat([one.steps for one in alone]))
+    assert found.mean_steps < 12
+    scores = []
+    for (_, batch, _), one in zip(batches, alone, strict=True):
+        labels = batch["labels"]
+        scores += ((model.readout(one.z).argmax(-1) == labels) | (labels == IGNORED)).all(1).float().tolist()
+    assert found.each.score is not None
+    assert found.each.score.tolist() == scores
 
 
 def test_the_benchmark_keeps_its_promise():
