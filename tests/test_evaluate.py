@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -312,8 +312,9 @@ def test_recursive_models_stop_by_their_own_rule(kind, adapt):
     """Dicts of inputs, two states, ignored labels, a q head, and the loaders of these models."""
     batches = [("test", puzzles(9), 9), ("test", puzzles(14), 14)]
     model = adapt(made(kind))
-    how = {"budget": 12, "until": model.halting | Unchanged(3), "every": 1}
-    parts = {"inputs": lambda one: one[1], "targets": lambda one: one[1]["labels"]}
+    assert model.halting is not None
+    how: dict[str, Any] = {"budget": 12, "until": model.halting | Unchanged(3), "every": 1}
+    parts: dict[str, Any] = {"inputs": lambda one: one[1], "targets": lambda one: one[1]["labels"]}
     found = evaluate(model, batches, **how, **parts, rows=5)
     alone = [model.equilibrium(batch, **how, trace=False) for _, batch, _ in batches]
     assert torch.equal(found.each.steps, torch.cat([one.steps for one in alone]))
@@ -328,7 +329,7 @@ def test_recursive_models_stop_by_their_own_rule(kind, adapt):
 
 def test_the_benchmark_keeps_its_promise():
     """Evaluations and scores, which do not depend on the machine, not times."""
-    import evaluation
+    import evaluation  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(0)
     runs = evaluation.contestants(evaluation.the_net(train=False), evaluation.long_tailed(96))
