@@ -23,6 +23,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/alignment.py
+	$(BIN)/python benchmarks/evaluation.py
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/explorer.py
 

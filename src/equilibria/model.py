@@ -117,8 +117,8 @@ class EquilibriumModel(nn.Module):
         with drawing_from(rng):
             return self.init(*self.inject(x))
 
-    def _problem(self, x: Any, z0: Any, lost: Tensor | None = None) -> tuple[Map, Any, tuple]:
-        """The arguments of a solve: the map, the initial state and the injection, NaN for rows that are `lost`."""
+    def problem(self, x: Any, z0: Any = None, lost: Tensor | None = None) -> tuple[Map, Any, tuple]:
+        """Return the arguments of a solve: map, initial state and injection, which is NaN for rows that are `lost`."""
         injection = self.inject(x)
         if lost is not None:
             injection = where_rows(~lost, injection, math.nan)
@@ -126,7 +126,8 @@ class EquilibriumModel(nn.Module):
         cell, injection = prepare(self.cell, injection)
         return replace(self._options, f=cell), start, injection
 
-    def _condition(self, until: Condition | Callable[[SolveView], Tensor] | None) -> Condition | None:
+    def condition_for(self, until: Condition | Callable[[SolveView], Tensor] | None) -> Condition | None:
+        """The condition `until`, which reads predictions as answers of this model."""
         return None if until is None else as_condition(until).reading(self.answers)
 
     def equilibrium(
@@ -146,10 +147,10 @@ class EquilibriumModel(nn.Module):
         """Solve without gradients and return the solution. Takes the arguments of `equilibria.solve`."""
         with torch.no_grad(), drawing_from(rng):
             return solve(
-                *self._problem(x, z0),
+                *self.problem(x, z0),
                 solver=solver or self.solver,
                 budget=self.budget if budget is None else budget,
-                until=self._condition(until),
+                until=self.condition_for(until),
                 every=every,
                 readout=self.readout,
                 keep=keep,
@@ -176,7 +177,7 @@ class EquilibriumModel(nn.Module):
         x, lost = _without_lost_inputs(x) if torch.is_grad_enabled() and not is_transformed() else (x, None)
         with drawing_from(rng):
             solution = (gradient or self.gradient).solve(
-                *self._problem(x, z0, lost),
+                *self.problem(x, z0, lost),
                 solver=solver or self.solver,
                 budget=self.budget if budget is None else budget,
                 trace=trace,
@@ -251,8 +252,8 @@ class EquilibriumModel(nn.Module):
         how = {"solver": solver or self.solver, "budget": self.budget if budget is None else budget, "trace": False}
         restarted = None
         with torch.no_grad():
-            step, start, injection = self._problem(x, z0)
-            until = self._condition(until)
+            step, start, injection = self.problem(x, z0)
+            until = self.condition_for(until)
             stepwise = Stepwise(step, start, injection, **how, until=until, every=every, readout=self.readout)
             if restarts and rng:
                 example = torch.arange(batch_size(start), device=stepwise.status.device).repeat(restarts)

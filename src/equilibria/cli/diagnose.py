@@ -1,8 +1,5 @@
 """`equilibria diagnose`."""
 
-import importlib
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
-from equilibria.cli.options import Flag, MeasuringFlags, choose_point, use_threads
+from equilibria.cli.flags import Flag
+from equilibria.cli.objects import find_object
+from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
 from equilibria.diagnostics import diagnose
 from equilibria.diagnostics.doctor._diagnose import FEWEST_STEPS, LOOKAHEAD
 from equilibria.tasks import Batch
@@ -106,13 +105,7 @@ class DiagnoseCommand(MeasuringFlags):
         return case | {"score": score, "higher_is_better": task.higher_is_better}
 
     def _object_case(self, module: str, name: str) -> dict[str, Any]:
-        sys.path.insert(0, os.getcwd())  # like python -m
-        try:
-            thing = importlib.import_module(module)
-            for part in name.split("."):
-                thing = getattr(thing, part)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"cannot find {module}:{name}: {error}") from error
+        thing = find_object(f"{module}:{name}")
         if isinstance(thing, nn.Module) or hasattr(thing, "step"):
             raise ValueError(
                 f"{module}:{name} is a model without inputs; pass a tuple (model, inputs) or (model, inputs, "

@@ -7,7 +7,7 @@ memory. Convolutions and norms over channels are much faster on them, so every c
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -162,6 +162,20 @@ def rows(tensor: Tensor, index: Tensor) -> Tensor:
     if is_channels_last(tensor):
         return tensor.movedim(1, -1).index_select(0, index).movedim(-1, 1)
     return tensor.index_select(0, index)
+
+
+def join_rows(trees: Sequence[Any]) -> Any:
+    """The rows of trees of the same structure, one after another. Values that are not tensors come from the first."""
+    first, *others = trees
+    for other in others:
+        first = map_pairs(first, other, _join)
+    return first
+
+
+def _join(one: Tensor, other: Tensor) -> Tensor:
+    if is_channels_last(one):
+        return torch.cat((one.movedim(1, -1), other.movedim(1, -1))).movedim(-1, 1)
+    return torch.cat((one, other))
 
 
 def flat(states: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ class Deadline(Condition):
             raise ValueError(f"a deadline must be >= 0 seconds, got {self.seconds!r}")
 
     def __call__(self, view: SolveView) -> Tensor:
-        return torch.full_like(view.rows, view.seconds >= self.seconds, dtype=torch.bool)
+        return torch.as_tensor(view.seconds >= self.seconds, device=view.rows.device).expand(len(view.rows))
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,13 @@ class Unchanged(_OfPredictions):
             raise ValueError(f"within must be >= 0 and finite, got {self.within!r}; omit it to compare classes")
 
     def look(self, view: SolveView, memory: Streak | None) -> tuple[Tensor, Streak]:
-        now = torch.full_like(view.rows, view.step)
+        now = view.steps
         answer = self._answer(view)
         if memory is None:
             return torch.zeros_like(now, dtype=torch.bool), Streak(answer, now)
         same = self._same(memory.answer, answer)
         streak = Streak(where_rows(same, memory.answer, answer), torch.where(same, memory.since, now))
-        return view.step - streak.since >= self.steps, streak
+        return now - streak.since >= self.steps, streak
 
     def _answer(self, view: SolveView) -> Tensor:
         """(active, ...): classes, -1 where no score is finite; or numbers."""

@@ -26,35 +26,51 @@ from equilibria.core.solution import Status
 class SolveView:
     """What a condition sees: the active rows between two steps. States and predictions are computed on demand."""
 
-    def __init__(self, active: ActiveSet, step: int, seconds: float, readout: Callable[[Any], Tensor] | None) -> None:
+    def __init__(
+        self,
+        active: ActiveSet,
+        step: int,
+        seconds: float,
+        readout: Callable[[Any], Tensor] | None,
+        which: Tensor | None = None,
+    ) -> None:
         self.step = step  # steps taken in this solve
-        self.seconds = seconds  # since this solve began
-        self._active, self._readout = active, readout
+        self.seconds: Any = seconds  # since this solve began; in a `Stream` a tensor, (active,)
+        self._active, self._readout, self._which = active, readout, which
+
+    def _select(self, values: Tensor) -> Tensor:
+        return values[self._active.mask if self._which is None else self._which]
+
+    @cached_property
+    def steps(self) -> Tensor:
+        """(active,): the steps that they have taken in this solve."""
+        return torch.full_like(self.rows, self.step)
 
     @cached_property
     def rows(self) -> Tensor:
         """(active,): their indices in the batch."""
-        return self._active.rows[self._active.mask]
+        return self._select(self._active.rows)
 
     @cached_property
     def z(self) -> Any:
         """(active, *state): their present states."""
-        return self._active.active_state()
+        return self._active.active_state() if self._which is None else self._active.state(self._which)
 
     @cached_property
     def injection(self) -> tuple:
         """Their injection."""
-        return take(self._active.injection, self._active.mask.nonzero()[:, 0])
+        which = self._active.mask.nonzero()[:, 0] if self._which is None else self._which
+        return take(self._active.injection, which)
 
     @cached_property
     def residual(self) -> Tensor:
         """(active,): the relative residual at the last step, of the state before it."""
-        return self._active.residual[self._active.mask]
+        return self._select(self._active.residual)
 
     @cached_property
     def period(self) -> Tensor:
         """(active,): the length of the cycle that a row is in, 1 for a fixed point, 0 if none was found yet."""
-        return self._active.period[self._active.mask]
+        return self._select(self._active.period)
 
     @cached_property
     def prediction(self) -> Tensor:

@@ -120,7 +120,7 @@ class Comparison:
             assert right is not None
             return self._reduce(right, None).float()
         targets, prediction = (self._counted(part) for part in (self._targets.to(prediction.device), prediction))
-        return -_distance(targets, prediction, typical_norm(self._counted(self._targets)))
+        return -relative_distance(targets, prediction, typical_norm(self._counted(self._targets)))
 
     def right(self, prediction: Tensor) -> Tensor | None:
         """Which positions are right, (batch, *positions) bool; None without targets, with a score, or for numbers."""
@@ -159,7 +159,7 @@ class Comparison:
     def _close(self, one: Tensor, other: Tensor, rows: Tensor | None) -> Tensor:
         one, other = self._counted(one, rows), self._counted(other, rows)
         length = typical_norm(one) if self._length is None else self._length
-        return _distance(one, other, length) <= max(CLOSE, self._rounding(one))
+        return relative_distance(one, other, length) <= max(CLOSE, self._rounding(one))
 
     def _rounding(self, prediction: Tensor) -> float:
         return max(EQUAL_WITHIN * torch.finfo(prediction.dtype).eps, self._error)
@@ -188,7 +188,7 @@ def _rows_finite(prediction: Tensor) -> Tensor:
     return prediction.reshape(len(prediction), -1).isfinite().all(1)
 
 
-def _distance(one: Tensor, other: Tensor, length: float) -> Tensor:
+def relative_distance(one: Tensor, other: Tensor, length: float) -> Tensor:
     """The distance relative to the length of `one`, (rows, ...), but at least to a share of the typical length."""
     one, other = vectors(one), vectors(other)
     least = max(SMALL * length, torch.finfo(one.dtype).tiny)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from equilibria.core._modules import held_modules
+from equilibria.core._modules import held_modules, without_wrappers
 from equilibria.core.answers import Answers, Kind, as_answers
 from equilibria.core.budget import Budget, require_whole
 from equilibria.core.conditions import HaltingHead
@@ -36,6 +36,7 @@ class AdaptedModel(EquilibriumModel):
 
 def as_model(thing: Any) -> EquilibriumModel:
     """Return an `EquilibriumModel` unchanged, and wrap any object with `init(x)`, `step(z, x)` and `readout(z)`."""
+    thing = without_wrappers(thing)
     if isinstance(thing, EquilibriumModel):
         return thing
     missing = [call for name, call in METHODS.items() if not callable(getattr(thing, name, None))]

@@ -1,14 +1,14 @@
 """Diagnose a looped model: every measurement at once, with a verdict."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from equilibria.core._modules import eval_mode
 from equilibria.core._tree import batch_size, describe_tree, first_rows, leaves
 from equilibria.core.answers import Answers, Kind, as_answers
 from equilibria.core.budget import Budget, as_budget, require_whole
@@ -131,7 +131,7 @@ def _diagnose(
 ) -> Diagnosis:
     require_whole("restarts", restarts, least=1, why="it is the number of restarts per example")
     wanted, notes = Extent(_count(asked.inputs), budget.steps), list[str]()
-    with _eval_mode(asked.model):
+    with eval_mode(asked.model):
         fits = affordable_extent(asked.model, asked.inputs, wanted, reference, limit)
         if fits != wanted:
             notes.append(
@@ -256,14 +256,3 @@ def _count(inputs: Any) -> int:
             "the points of an image, pass them as the batch: inputs[0]"
         )
     return examples
-
-
-@contextmanager
-def _eval_mode(model: EquilibriumModel) -> Iterator[None]:
-    modes = {module: module.training for module in model.modules()}  # submodules may have different modes
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
