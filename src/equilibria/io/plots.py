@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.figure import Figure
 
-STYLE_FOLDER = Path(__file__).parent / "style"
+from equilibria.io.pages import STYLE_FOLDER
+
 PLOT_STYLE = STYLE_FOLDER / "plots.mplstyle"
 TOKEN = re.compile(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)")
 ADAPTED = ("panel", "line", "text", "soft", "faint")  # tokens whose light colours in a plot become dark on a dark page

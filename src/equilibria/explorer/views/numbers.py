@@ -22,6 +22,7 @@ HEADROOM = 1.1  # the colour scale extends to this times the largest number of t
 
 class Numbers(View):
     drawing = "numbers"
+    answers = "numbers"
 
     def instance(self, task: Task, wanted: Input) -> DrawnInput:
         batch = sample(task, wanted.difficulty, wanted.seed)
@@ -41,7 +42,7 @@ class Numbers(View):
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return as_levels(prediction.flatten(1), instance.drawing["scale"])
 
-    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput, task: Task) -> Tensor:
         """By how much the error is smaller than that of the best constant, as a share."""
         error = (prediction.flatten(1) - instance.batch.y.flatten(1)).square().mean(1)
         return (1 - error / instance.drawing["constant"]).clamp(0, 1)
