@@ -46,7 +46,7 @@ def test_the_perfect_answer_is_right_and_the_constant_is_not(name):
     places = {"prefix_sum": 20, "mazes": 15 * 15}.get(name, found.batch.y.numel())
     for prediction, expected in ((task.perfect(found.batch), True), (task.constant(found.batch), False)):
         _, right = judge(task, prediction, found)
-        share = VIEWS[name].share(prediction, found, task)
+        share = VIEWS[name].share(prediction, found)
         painted = VIEWS[name].paint(prediction, found)
         assert right.item() is expected
         assert (share.item() == pytest.approx(1)) is expected

@@ -100,7 +100,7 @@ def _frame(problem: Problem, z: Tensor, residual: Tensor, plane: Plane) -> Frame
     x, y = ((flat - plane.origin) @ plane.directions[0].mT).T
     prediction = problem.model.readout(z)
     _, right = judge(problem.task, prediction, problem.instance)
-    share = problem.view.share(prediction, problem.instance, problem.task)
+    share = problem.view.share(prediction, problem.instance)
     cosine = torch.cosine_similarity(flat[:1], flat)
     return torch.stack([part.float() for part in (x, y, residual, share, right, cosine)], 1).flatten(), None
 

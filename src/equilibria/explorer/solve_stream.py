@@ -117,7 +117,7 @@ def status_names(solution: Solution) -> list[str]:
 def _frame(problem: Problem, z: Tensor, residual: Tensor) -> Frame:
     prediction = problem.model.readout(z)
     score, right = judge(problem.task, prediction, problem.instance)
-    share = problem.view.share(prediction, problem.instance, problem.task)
+    share = problem.view.share(prediction, problem.instance)
     numbers = torch.stack([part[0].float() for part in (residual, score, share, right)])
     return numbers, problem.view.paint(prediction, problem.instance)[0]
 

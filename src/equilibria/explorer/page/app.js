@@ -175,10 +175,11 @@ class App {
     const count = this.shownPanes().length > 1 ? "Two nets solve" : "A net solves";
     const trained = task.trained.length > 1 ? `${task.trained[0]} to ${task.trained.at(-1)}` : task.trained[0];
     const word = task.word.toLowerCase();
+    const named = (value) => (word === task.unit ? `${value} ${word}` : `${word} ${value}`); // 64 bits, size 25
     const start = { usual: "their usual start", zeros: "zeros", noise: "noise", other: "the limit of another input", attack: "an adversarial start" };
     const same = this.shownPanes().length > 1 ? "the same input" : "an input";
     $("seen").replaceChildren(
-      `${count} ${same} step by step (${task.title.toLowerCase()}, ${word} ${state.input.difficulty}; trained on ${word} ${trained}), from ${start[state.start.kind] ?? ""}. A `,
+      `${count} ${same} step by step (${task.title.toLowerCase()}, ${named(state.input.difficulty)}; trained on ${named(trained)}), from ${start[state.start.kind] ?? ""}. A `,
       term("path independent"), " net reaches the same answer from every ", term("start"), ".",
     );
   }

@@ -12,7 +12,7 @@ import { viewOf } from "./views/index.js";
 
 const WORDS = {
   converged: ["converged", "good"], settled: ["settled", "good"], cycling: ["cycle", "mid"],
-  exhausted: ["unsettled", "mid"], diverged: ["diverged", "bad"], stopped: ["stopped", "good"],
+  exhausted: ["unsettled", "mid"], diverged: ["diverged", "bad"], stopped: ["stopped", ""],
 };
 const MEANINGS = {
   converged: "The residual fell below the chosen tolerance.", settled: TERMS.settled, cycling: TERMS.cycle,

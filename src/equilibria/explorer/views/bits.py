@@ -25,5 +25,5 @@ class Bits(View):
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return with_error_bit(prediction.softmax(1)[:, 1], prediction.argmax(1) != instance.batch.y)
 
-    def share(self, prediction: Tensor, instance: DrawnInput, task: Task) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return (prediction.argmax(1) == instance.batch.y).float().mean(1)

@@ -56,6 +56,6 @@ class Digit(View):
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return (255 * prediction.softmax(1).nan_to_num(0)).round().to(torch.uint8)
 
-    def share(self, prediction: Tensor, instance: DrawnInput, task: Task) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """The probability of the right digit."""
         return prediction.softmax(1)[:, instance.drawing["label"]]

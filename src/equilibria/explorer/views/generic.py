@@ -32,6 +32,7 @@ class Generic(View):
     drawing = "generic"
 
     def __init__(self, kind: str, task: Task) -> None:
+        self._task = task
         known = [*task.train_difficulties, *task.test_difficulties]
         whole = all(isinstance(value, int) for value in known)
         self.title = kind.replace("_", " ").capitalize()
@@ -75,13 +76,13 @@ class Generic(View):
             on = answer.clamp(max=MOST_CLASSES - 1) / 127
         return with_error_bit(as_table(on)[0], as_table(answer != y)[0])
 
-    def share(self, prediction: Tensor, instance: DrawnInput, task: Task) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """The share that the task counts as right, or by how much the error is smaller than that of a constant."""
         many = repeated(instance, len(prediction))
-        if task.higher_is_better:
-            return task.partial_score(prediction, many).clamp(0, 1)
+        if self._task.higher_is_better:
+            return self._task.partial_score(prediction, many).clamp(0, 1)
         least = torch.finfo(torch.float32).tiny
-        return (1 - task.score(prediction, many) / max(instance.drawing["constant"], least)).clamp(0, 1)
+        return (1 - self._task.score(prediction, many) / max(instance.drawing["constant"], least)).clamp(0, 1)
 
 
 def as_table(values: Tensor) -> tuple[Tensor, int]:

@@ -62,7 +62,7 @@ class Maze(View):
         on, wrong = (crop[:, :, 1:-1, 1:-1] for crop in (on, wrong))  # inside the border, a place is 2 x 2 pixels
         return with_error_bit(avg_pool2d(on, 2).flatten(1), max_pool2d(wrong, 2).flatten(1))
 
-    def share(self, prediction: Tensor, instance: DrawnInput, task: Task) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """Intersection over union of the marked pixels and those of the path."""
         open_, y = is_open(instance.batch.x), instance.batch.y == 1
         marked = (prediction.argmax(1) == 1) & open_

@@ -42,7 +42,7 @@ class Numbers(View):
     def paint(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         return as_levels(prediction.flatten(1), instance.drawing["scale"])
 
-    def share(self, prediction: Tensor, instance: DrawnInput, task: Task) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """By how much the error is smaller than that of the best constant, as a share."""
         error = (prediction.flatten(1) - instance.batch.y.flatten(1)).square().mean(1)
         return (1 - error / instance.drawing["constant"]).clamp(0, 1)

@@ -79,7 +79,7 @@ class View(ABC):
         """Answers as bytes: (rows, ...) -> (rows, places) uint8, one for each place of the drawing."""
 
     @abstractmethod
-    def share(self, prediction: Tensor, instance: DrawnInput, task: Task) -> Tensor:
+    def share(self, prediction: Tensor, instance: DrawnInput) -> Tensor:
         """How much of each answer is right: (rows,), from 0 to 1."""
 
 
@@ -96,7 +96,7 @@ _cached_sample = lru_cache(maxsize=CACHED_SAMPLES)(_sample)
 
 
 def is_hashable(task: Task) -> bool:
-    """Whether results of a task can be cached. A task with a list in a field has no hash."""
+    """Whether results of a task can be cached. A task that is not frozen has no hash."""
     try:
         hash(task)
     except TypeError:
