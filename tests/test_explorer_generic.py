@@ -90,7 +90,7 @@ def own_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path
     for name, kind in OWN.items():
         monkeypatch.setitem(TASKS, name, kind)
-    nets = {"life": ConvNet(width=8), "doubled": DenseNet(width=16), "failing": ConvNet(width=8)}
+    nets = {"life": ConvNet(width=8), "doubled": DenseNet(width=16), "failing": ConvNet(width=8), "switches": DenseNet(width=16)}
     for name, net in nets.items():
         save(net.build(OWN[name]()), root / name)
     return root
@@ -99,7 +99,7 @@ def own_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_task_that_fails_does_not_affect_the_others(own_nets):
     with TestClient(application([own_nets]), base_url="http://127.0.0.1") as client:
         found = client.get("/api/nets").json()
-        assert {net["path"] for net in found["nets"]} == {"doubled", "failing", "life"}
+        assert {net["path"] for net in found["nets"]} == {"doubled", "failing", "life", "switches"}
         answer = client.post("/api/think", json={"net": "failing", "input": {"difficulty": 6}, "steps": 3})
         assert (answer.status_code, "this task is broken" in answer.json()["reason"]) == (500, True)
         answer = client.post("/api/think", json={"net": "life", "input": {"difficulty": 6}, "steps": 3})
@@ -123,6 +123,8 @@ def test_the_page_shows_tasks_of_a_user(own_nets, browser, monkeypatch):
         expect(page.locator("#now-left")).to_have_text(re.compile(r"score \d"))
         page.select_option("#stop", label="unchanged, 4 steps")
         expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step|Not right within|then wrong"))
+        page.select_option("#task", "switches")
+        expect(page.locator("#now-left")).to_have_text(re.compile(r"\d+ switches on"))
         page.select_option("#task", "failing")
         expect(page.locator("#message")).to_contain_text("this task is broken")
         page.select_option("#task", "life")
