@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from explorer_page import MEASURED
 from explorer_server import watch
 from playwright.sync_api import Browser, expect
 
@@ -26,11 +27,11 @@ def test_it_works_from_a_disk(exported, browser: Browser):
     wrong = watch(page, "nowhere")
     page.goto((exported / "index.html").as_uri())
     expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
-    expect(page.locator("#chips-left")).to_contain_text("AA of this input")
+    expect(page.locator("#chips-left")).to_contain_text(MEASURED)
     expect(page.locator("#difficulty")).to_be_disabled()
     page.click("#new")
     expect(page.locator("#seed")).to_have_value("2")
-    expect(page.locator("#chips-right")).to_contain_text("AA of this input")
+    expect(page.locator("#chips-right")).to_contain_text(MEASURED)
     page.select_option("#start", "noise")
     expect(page.locator("#verdict-right")).to_have_text(re.compile("Right from step|Not right|then wrong"))
     page.locator("#step").press("Home")

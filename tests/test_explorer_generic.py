@@ -90,7 +90,12 @@ def own_nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path
     for name, kind in OWN.items():
         monkeypatch.setitem(TASKS, name, kind)
-    nets = {"life": ConvNet(width=8), "doubled": DenseNet(width=16), "failing": ConvNet(width=8), "switches": DenseNet(width=16)}
+    nets = {
+        "life": ConvNet(width=8),
+        "doubled": DenseNet(width=16),
+        "failing": ConvNet(width=8),
+        "switches": DenseNet(width=16),
+    }
     for name, net in nets.items():
         save(net.build(OWN[name]()), root / name)
     return root
