@@ -35,7 +35,7 @@ def test_steps_are_chosen_with_the_pointer_and_the_keyboard(page, explorer):
     opened(page, explorer)
     rail = page.locator("#step").bounding_box()
     page.mouse.click(rail["x"] + rail["width"] / 2, rail["y"] + rail["height"] / 2)
-    assert 12 <= step(page) <= 18
+    expect(page.locator("#step-number")).to_have_text(re.compile(r"^1[2-8] / 30"))
     page.locator("#step").press("Home")
     expect(page.locator("#step-number")).to_have_text("0 / 30")
     page.locator("#step").press("ArrowRight")
