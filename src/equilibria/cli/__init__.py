@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from equilibria.cli.commands import COMMANDS, overview
 from equilibria.cli.failures import BROKEN_PIPE, INTERRUPTED, UsageError, report, short_warnings
@@ -17,6 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _run(list(sys.argv[1:] if arguments is None else arguments))
             sys.stdout.flush()
             return code
+        except SystemExit as stopped:  # of tyro, after it has shown the help of a command
+            return int(stopped.code or 0)
         except BrokenPipeError:  # the reader, such as `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return BROKEN_PIPE
@@ -47,12 +50,18 @@ def _run(arguments: list[str]) -> int:
 
     if wanted := [*named_modules(), *modules]:
         import_modules(wanted)
-    kind = COMMANDS[name].load()
-    if hasattr(kind, "parse"):
-        return kind.parse(rest).run()
+    try:
+        return _parse(name, rest).run()
+    except UsageError as error:
+        error.command = error.command or name
+        raise
+
+
+def _parse(name: str, arguments: list[str]) -> Any:
     from equilibria.cli.parsing import parse
 
-    return parse(kind, rest, name).run()
+    kind = COMMANDS[name].load()
+    return kind.parse(arguments) if hasattr(kind, "parse") else parse(kind, arguments, name)
 
 
 def _split_modules(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -1,6 +1,5 @@
 """Parse the arguments of a command with tyro, and report what is wrong with them in one line."""
 
-import inspect
 import io
 import re
 import textwrap
@@ -26,7 +25,7 @@ def parse(kind: Any, arguments: Sequence[str], name: str, default: Any = tyro.MI
             command, unknown = _tyro(kind, arguments, name, default)
     except SystemExit as stopped:
         if not stopped.code:  # help
-            print(output.getvalue(), end="")
+            print("\n".join(map(_wrapped, output.getvalue().splitlines())))
             raise
         raise UsageError(_in_one_line(errors.getvalue() + output.getvalue()), name) from None
     if unknown:
@@ -39,17 +38,18 @@ def _tyro(kind: Any, arguments: Sequence[str], name: str, default: Any) -> tuple
         kind,
         args=list(arguments),
         prog=f"equilibria {name}",
-        description=_description(kind),
         default=default,
         return_unknown_args=True,
         config=(tyro.conf.AvoidSubcommands,),
     )
 
 
-def _description(kind: Any) -> str:
-    """The docstring of a command, wrapped."""
-    paragraphs = (inspect.getdoc(kind) or "").split("\n\n")
-    return "\n\n".join(textwrap.fill(" ".join(one.split()), help_width(), break_on_hyphens=False) for one in paragraphs)
+def _wrapped(line: str) -> str:
+    """A line of help. tyro wraps only what is in its boxes."""
+    if len(line) <= help_width() or FRAME.search(line):
+        return line
+    indent = "       " if line.startswith("usage:") else ""
+    return textwrap.fill(line, help_width(), subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _in_one_line(message: str) -> str:

@@ -13,8 +13,7 @@ from equilibria.cli.train import Train, saying_how_to_resume
 from equilibria.training import RECIPES, Run, train
 from equilibria.training.measurement import scores_by_steps
 
-LENGTHS = (16, 32, 64, 128, 256, 512)
-STEPS = (8, 16, 32, 64, 128, 256, 512)
+LENGTHS = STEPS = (16, 32, 64, 128, 256, 512)
 EXAMPLES = 50
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from equilibria.cli.failures import UsageError
-from equilibria.io.describe import UnknownKind, nearest
+from equilibria.io.describe import nearest
 from equilibria.plugins import load_plugins
 from equilibria.training import RECIPES, Recipe, Run
 from equilibria.training.recipe import KINDS
@@ -59,10 +59,7 @@ def replace_parts(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[st
         elif path in ("extras", "pretraining") or _is_part(recipe, changes, path):
             changes[path] = _kinds(path, flags[path])
     rest = [word for path, words in groups if path not in changes for word in words]
-    try:
-        return (recipe.override(changes) if changes else recipe), rest
-    except UnknownKind as error:
-        raise UsageError(str(error), "train") from error
+    return (recipe.override(changes) if changes else recipe), rest
 
 
 def _is_recipe(word: str) -> bool:

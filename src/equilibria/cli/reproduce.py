@@ -86,7 +86,10 @@ class Reproduce(CommandFlags):
             raise UsageError("--all selects every figure; remove the names or --all")
         if not self.all and not self.figures:
             raise UsageError(f"pass one or more figures, or --all; choose from {', '.join(FIGURES)}")
-        figures, console = find_figures(self.figures or FIGURES), make_console(stderr=self.json)
+        try:
+            figures, console = find_figures(self.figures or FIGURES), make_console(stderr=self.json)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         with stop_requested() as stop, closing(_Display(console, self.where.at_once)) as display:
             command = self._check if self.check else self._reproduce
             return command(figures, scale, display, stop)

@@ -68,7 +68,11 @@ class Sweep(CommandFlags):
     def run(self) -> int:
         """Train the recipes, and report how each run ended."""
         values = parse_axes(self.grid)
-        recipes = [recipe for base in _bases(self.recipe) for recipe in grid(base, values)]
+        bases = _bases(self.recipe)
+        try:
+            recipes = [recipe for base in bases for recipe in grid(base, values)]
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         console = make_console(stderr=self.json)
         axes = [name for name in values if len(values[name]) > 1]
         shipped = all(default_final(recipe) == "full" for recipe in recipes) or "evaluation.finally_at" in values
@@ -129,7 +133,11 @@ def progress_table(entries: list[Entry], axes: list[str]) -> Table:
 def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
     """Parse the axes of a grid. Each axis may appear once."""
     axes: dict[str, list[Any]] = {}
-    for name, values in map(parse_axis, words):
+    for word in words:
+        try:
+            name, values = parse_axis(word)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         if name in axes:
             raise UsageError(f"the axis {name} is given twice; list its values once: {name}=value,value")
         axes[name] = values

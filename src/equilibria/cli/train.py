@@ -72,7 +72,10 @@ class Train(TrainFlags):
                 parse(TrainFlags, ["--help"], "train")
             raise UsageError(f"pass a recipe: {', '.join(RECIPES)}, or a path{_misspelt(arguments)}", "train")
         recipe, out = find_recipe(words[0])
-        recipe, rest = replace_parts(recipe, words)
+        try:
+            recipe, rest = replace_parts(recipe, words)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         return parse(cls, rest, "train", cls(recipe=words[0], out=out, change=recipe))
 
     def run(self) -> int:
