@@ -129,14 +129,14 @@ def _write_page(folder: Path, index: dict[str, Any], scripts: dict[str, Path | N
         place.parent.mkdir(exist_ok=True)
         shutil.copyfile(file, place)
     (folder / "index.js").write_text(f"window.explorerIndex = {json.dumps(index)};\n")
-    scripts = (
+    tags = (
         '<script src="index.js"></script>\n'
         f'<script type="importmap">{json.dumps({"imports": _modules(scripts)})}</script>\n'
         '<script type="module">import "explorer/app.js";</script>'
     )
     page = (PAGE / "index.html").read_text()
     assert page.count(SCRIPT) == 1
-    (folder / "index.html").write_text(page.replace(SCRIPT, scripts))
+    (folder / "index.html").write_text(page.replace(SCRIPT, tags))
 
 
 def _modules(scripts: dict[str, Path | None]) -> dict[str, str]:
