@@ -65,6 +65,9 @@ def test_nothing_is_overwritten(exported, runs, capsys):
         (["--export", "{new}", "--nets", "mazes/none"], "there is no net 'mazes/none'"),
         (["--export", "{new}", "--difficulty", "10", "--nets", "mazes/fast/seed-0"], "odd number"),
         (["--export", "{new}", "--steps", "5000"], "from 1 to 2000"),
+        (["--export", "{new}", "--difficulty", "13"], "choose one with --task"),
+        (["--export", "{new}", "--task", "mzes"], "did you mean mazes"),
+        (["--export", "{new}", "--task", "mazes", "--difficulty", "500"], "Mazes: size must be a number from 3 to 101"),
     ],
 )
 def test_misuse_is_reported_with_the_remedy(runs, tmp_path, capsys, arguments, reason):
@@ -82,3 +85,10 @@ def test_without_nets_there_is_nothing_to_explore(tmp_path, capsys, monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert main(["explore"]) == 2
     assert "there is no folder results or runs here" in capsys.readouterr().err
+
+
+def test_one_task_is_recorded_at_a_difficulty(runs, tmp_path):
+    choice = ["--task", "prefix_sum", "--difficulty", "8", "--starts", "usual", "--steps", "5"]
+    assert main(["explore", str(runs), "--export", str(tmp_path / "site"), *choice]) == 0
+    index = json.loads((tmp_path / "site/index.js").read_text().removeprefix("window.explorerIndex = ").rstrip(";\n"))
+    assert [(view["task"], view["difficulty"]) for view in index["views"]] == [("prefix_sum", 8)]
