@@ -1,5 +1,6 @@
 """The public names of `equilibria`, which imports this module when one of them is used."""
 
+from equilibria.core.answers import Answers
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.conditions import (
     Confident,
@@ -28,6 +29,7 @@ __all__ = [
     "SOLVERS",
     "Anderson",
     "Answer",
+    "Answers",
     "Backprop",
     "Broyden",
     "Budget",

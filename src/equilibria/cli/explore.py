@@ -32,8 +32,10 @@ class Explore(CommandFlags):
     """Write the page with recorded solves into this folder, as static files for any web host, instead of serving it."""
     nets: tuple[str, ...] = ()
     """With --export: nets to record, as paths in these folders. Defaults to those with the highest and lowest AA."""
+    task: tuple[str, ...] = ()
+    """With --export: tasks to record. Defaults to all tasks of these nets."""
     difficulty: float | None = None
-    """With --export: difficulty of the inputs. Defaults to the difficulty that the page opens with."""
+    """With --export and one task: difficulty of the inputs. Defaults to the difficulty that the page opens with."""
     seeds: tuple[int, ...] = ()
     """With --export: seeds of the inputs. Defaults to the seed that the page opens with."""
     starts: tuple[Literal["usual", "zeros", "noise", "other", "attack"], ...] = ("usual", "noise")
@@ -51,7 +53,8 @@ class Explore(CommandFlags):
         if not roots:
             raise UsageError("there is no folder results or runs here; pass a folder of trained nets")
         if self.export is not None:
-            choice = explorer.ExportChoice(**{name: getattr(self, name) for name in _EXPORT_ONLY})
+            chosen = {name: getattr(self, name) for name in _EXPORT_ONLY}
+            choice = explorer.ExportChoice(tasks=chosen.pop("task"), **chosen)
             explorer.export(roots, self.export, choice)
             print(f"The page is {self.export / 'index.html'}")
             return 0
@@ -69,7 +72,7 @@ class Explore(CommandFlags):
             webbrowser.open(address)
 
 
-_EXPORT_ONLY = ("nets", "difficulty", "seeds", "starts", "solvers", "steps")
+_EXPORT_ONLY = ("nets", "task", "difficulty", "seeds", "starts", "solvers", "steps")
 
 
 def _explorer() -> Any:

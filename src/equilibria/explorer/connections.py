@@ -70,8 +70,8 @@ class LimitedProtocol(H11Protocol):
         super().on_response_complete()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        self._limit(None)
         super().handle_websocket_upgrade(event)
+        self.loop.call_soon(self._limit, None)  # later, because `data_received` sets a limit for the next headers
 
     def _limit(self, seconds: float | None, then: Callable[[], None] | None = None) -> None:
         """Abort the connection, or call `then`, after this time; None removes the limit."""
