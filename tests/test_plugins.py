@@ -42,6 +42,7 @@ def shell(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedP
 
 SEVERAL = """
 import contextlib, io, json, sys
+from equilibria.cli import main
 results = []
 for arguments in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
