@@ -1,11 +1,15 @@
 """Every example, and every Python block of README and docs, runs without changes."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from equilibria import cli as command_line
+from equilibria.cli.failures import UsageError
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -42,6 +46,38 @@ def test_code_blocks(page):
         assert len(blocks) >= 3
     if blocks:
         run("-W", "error", "-c", "\n".join(blocks))
+
+
+def commands(page: Path) -> list[str]:
+    """The `equilibria` commands in the blocks of a page, without comments; a line may continue after a backslash."""
+    blocks = re.findall(r"^ *```(?:bash|sh|console|)\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in map(str.strip, lines) if "equilibria " in line]
+    found = []
+    for line in words:
+        line = line[line.index("equilibria") :] if "equilibria" in line else []
+        end = next((i for i, word in enumerate(line) if word in ("|", ">", "&&", ";")), len(line))
+        found += [shlex.join(line[:end])] if line else []
+    return found
+
+
+@pytest.mark.parametrize(("page", "command"), [(page.stem, one) for page in PAGES for one in commands(page)])
+def test_every_command_of_the_docs_can_be_read(page, command, monkeypatch):
+    """Its flags exist and its values have the right types. Names in <> and folders that a reader makes are examples."""
+    monkeypatch.chdir(ROOT)
+    name, *arguments = shlex.split(command)[1:]
+    if name.startswith("-"):
+        assert name in ("--help", "--version")
+        return
+    arguments = [one for one in arguments if one not in ("--import", "my_module", "my_task")]
+    if name == "train" and any("<" in one or one.startswith("runs/") or one.endswith(".json") for one in arguments):
+        arguments = ["prefix_sum/fast", *arguments[1:]]
+    command_line._parse(name, arguments)
+
+
+def test_a_wrong_command_in_the_docs_is_noticed():
+    with pytest.raises(UsageError, match="did you mean --check"):
+        command_line._parse("evaluate", ["results", "--chek"])
 
 
 def test_the_benchmark_runs(tmp_path):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from equilibria import plugins
-from equilibria.cli import main
+from equilibria import load, plugins
 from equilibria.io.hub import save_pretrained
 from equilibria.tasks import TASKS
 from equilibria.training import RECIPES, Recipe, Run
@@ -41,6 +40,27 @@ def shell(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | variables)
 
 
+SEVERAL = """
+import contextlib, io, json, sys
+from equilibria.cli import main
+results = []
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    results.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(results))
+"""
+
+
+def in_one_process(commands: list[list[str]], cwd: Path) -> list[tuple[int, str, str]]:
+    """The exit code, output and errors of several commands; importing torch for each would take long."""
+    command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    assert finished.returncode == 0, finished.stderr
+    return [tuple(one) for one in json.loads(finished.stdout)]
+
+
 @pytest.fixture(scope="module")
 def own(tmp_path_factory) -> Path:
     """A folder with a module that registers a task, and a run of it."""
@@ -53,29 +73,28 @@ def own(tmp_path_factory) -> Path:
 
 def test_every_command_works_on_a_run_of_ones_own_task(own):
     few = ["--examples", "4"]
-    for arguments in (
+    commands = [
         ["evaluate", "runs/first", "--check"],
         ["measure", "runs", *few, "--restarts", "2"],
         ["diagnose", "runs/first", *few, "--restarts", "2", "--no-attack"],
         ["train", "runs/first"],
         ["list", "tasks"],
-    ):
-        finished = shell(*arguments, "--import", "own_task", cwd=own)
-        assert finished.returncode == 0, (arguments, finished.stderr)
-    assert "prefix_max" in finished.stdout
-    assert "(from own_task)" in finished.stdout
+    ]
+    results = in_one_process([[*one, "--import", "own_task"] for one in commands], own)
+    assert [code for code, _, _ in results] == [0] * len(commands), results
+    assert "prefix_max" in results[-1][1]
+    assert "(from own_task)" in results[-1][1]
     finished = shell("evaluate", "runs/first", "--check", cwd=own, EQUILIBRIA_IMPORT="own_task")
     assert finished.returncode == 0, finished.stderr
 
 
 def test_what_is_missing_is_asked_for_by_name(own):
-    for arguments in (["evaluate", "runs/first"], ["train", "runs/first"], ["diagnose", "runs/first"]):
-        finished = shell(*arguments, cwd=own)
-        assert finished.returncode == 1
-        assert MISSING in finished.stderr
-        assert finished.stderr.count("\n") == 1
-    finished = shell("list", "runs", cwd=own)
-    assert "finished" in finished.stdout, "listing runs needs no plugin"
+    commands = [["evaluate", "runs/first"], ["train", "runs/first"], ["diagnose", "runs/first"]]
+    for code, _, errors in in_one_process(commands, own):
+        assert code == 1
+        assert MISSING in errors
+        assert errors.count("\n") == 1
+    assert "finished" in shell("list", "runs", cwd=own).stdout, "listing runs needs no plugin"
     for module, words in (("no_such", "there is no module no_such"), ("own_task.py", "such as own_task")):
         finished = shell("list", "tasks", "--import", module, cwd=own)
         assert finished.returncode == 1
@@ -91,13 +110,13 @@ def test_a_file_never_decides_what_is_imported(own, tmp_path):
         (tmp_path / name).write_text(json.dumps(data))
     for name in ("model.safetensors", "summary.json"):
         (tmp_path / name).write_bytes((own / "runs" / "first" / name).read_bytes())
-    for command in ("evaluate", "diagnose", "measure", "train"):
-        finished = shell(command, ".", cwd=tmp_path)
-        assert finished.returncode == 1
-        assert "pass --import trap" in finished.stderr
-    script = "import equilibria\ntry:\n    equilibria.load('.')\nexcept ValueError as error:\n    print(error)"
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
-    assert "pass --import trap" in finished.stdout
+    for code, _, errors in in_one_process(
+        [[one, "."] for one in ("evaluate", "diagnose", "measure", "train")], tmp_path
+    ):
+        assert code == 1
+        assert "pass --import trap" in errors
+    with pytest.raises(plugins.MissingPlugin, match="pass --import trap"):
+        load(tmp_path)
     assert not (tmp_path / "sprung").exists()
     assert shell("evaluate", ".", "--import", "trap", cwd=tmp_path).returncode == 0, "the user may"
     assert (tmp_path / "sprung").exists()
@@ -167,17 +186,19 @@ def test_a_card_of_a_model_of_the_library_needs_nothing(tmp_path):
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """Pretend-free installation: a distribution's metadata and module on the path, as pip writes them."""
-    (tmp_path / "own_plugin.py").write_text(MODULE.replace('TASKS["prefix_max"] = PrefixMax', "BROKEN = 3"))
-    info = tmp_path / "own_plugin-1.0.dist-info"
+def installed(tmp_path) -> Path:
+    """A folder of installed packages, as pip writes it."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "own_plugin.py").write_text(MODULE.replace('TASKS["prefix_max"] = PrefixMax', "BROKEN = 3"))
+    info = folder / "own_plugin-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[equilibria.tasks]\nprefix_max = own_plugin:PrefixMax\nmazes = own_plugin:PrefixMax\n"
         "broken = own_plugin:BROKEN\nabsent = own_plugin:NONE\n"
     )
-    return tmp_path
+    return folder
 
 
 def test_installed_plugins_need_no_import(installed, tmp_path):
@@ -220,25 +241,16 @@ def test_the_skeleton_of_a_task_works(tmp_path):
     tested = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert tested.returncode == 0, tested.stdout
     assert " passed" in tested.stdout
-    for arguments in (
+    commands = [
         ["train", "first_one/quick", "--optim.steps", "20", "--out", "runs/first"],
         ["evaluate", "runs/first", "--check"],
         ["diagnose", "runs/first", "--examples", "4", "--restarts", "2", "--no-attack"],
-    ):
-        finished = shell(*arguments, "--import", "first_one", cwd=folder)
-        assert finished.returncode == 0, (arguments, finished.stderr)
+        ["explore", "runs", "--export", "page", "--steps", "20"],
+    ]
+    results = in_one_process([[*one, "--import", "first_one"] for one in commands], folder)
+    assert [code for code, _, _ in results] == [0] * len(commands), results
+    assert (folder / "page" / "index.html").is_file()
     assert "runs/first" in shell("list", "runs", cwd=folder).stdout
     again = shell("new", "task", "first_one", cwd=tmp_path)
     assert again.returncode == 1
     assert "exists and is not empty" in again.stderr
-
-
-def test_the_explorer_shows_the_task_of_a_skeleton(tmp_path, monkeypatch, capsys):
-    assert main(["new", "task", "second_one", "--out", str(tmp_path / "made")]) == 0
-    folder = tmp_path / "made"
-    train = shell("train", "second_one/quick", "--optim.steps", "2", "--import", "second_one", cwd=folder)
-    assert train.returncode == 0, train.stderr
-    arguments = ["explore", "runs", "--export", "page", "--steps", "20", "--import", "second_one"]
-    finished = shell(*arguments, cwd=folder)
-    assert finished.returncode == 0, finished.stderr
-    assert (folder / "page" / "index.html").is_file()

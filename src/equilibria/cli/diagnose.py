@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
+from equilibria.cli.failures import UsageError
 from equilibria.cli.flags import Flag
 from equilibria.cli.objects import find_object
 from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
@@ -28,7 +29,7 @@ class DiagnoseCommand(MeasuringFlags):
     (model, inputs) or (model, inputs, targets).
     """
 
-    what: tyro.conf.Positional[str]
+    what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
     """Folder of a run, or module:object."""
     difficulty: float | None = None
     """Difficulty of the instances of a run. Defaults to the first difficulty that the recipe evaluates."""
@@ -51,7 +52,7 @@ class DiagnoseCommand(MeasuringFlags):
     def run(self) -> int:
         use_threads(self.threads)
         if self.html and self.html.is_dir():
-            raise ValueError(f"--html {self.html} is a folder; pass a file, such as {self.html / 'report.html'}")
+            raise UsageError(f"--html {self.html} is a folder; pass a file, such as {self.html / 'report.html'}")
         console = Console(stderr=self.json)
         case = self._case()
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
@@ -77,14 +78,14 @@ class DiagnoseCommand(MeasuringFlags):
     def _case(self) -> dict[str, Any]:
         """The model, its inputs and its budget: arguments of `diagnose`."""
         if self.examples < 2:
-            raise ValueError(f"--examples must be >= 2, got {self.examples}; a diagnosis compares examples")
+            raise UsageError(f"--examples must be >= 2, got {self.examples}; a diagnosis compares examples")
         if (Path(self.what) / "recipe.json").is_file():
             return self._run_case(Run(self.what))
         module, colon, name = self.what.partition(":")
         if not (module and colon and name):
-            raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
+            raise UsageError(f"{self.what} is neither the folder of a run nor module:object")
         if self.difficulty is not None:
-            raise ValueError(f"--difficulty applies only to runs; {self.what} has its own inputs")
+            raise UsageError(f"--difficulty applies only to runs; {self.what} has its own inputs")
         steps = {"budget": self.steps or None, "trained_steps": self.trained_steps or None}
         return {**self._object_case(module, name), **steps}
 
