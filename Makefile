@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: quickstart test lint types browser bench torture screenshots numbers check-results clean
+.PHONY: quickstart test lint types browser bench torture screenshots animation figures notebooks docs numbers check-results clean
 
 quickstart: $(READY)
 	$(BIN)/equilibria quickstart
@@ -36,6 +36,18 @@ browser:  # Debian's Chromium, which the tests of the explorer drive, and the fo
 
 screenshots: $(READY) browser  # of the explorer, for the docs
 	$(BIN)/python docs/screenshots.py
+
+animation: $(READY)  # of the README
+	$(BIN)/python docs/animation.py
+
+figures: $(READY)  # of the docs
+	$(BIN)/python docs/figures.py
+
+notebooks: $(READY)  # runs them and stores their outputs
+	$(BIN)/python -m nbclient.cli --inplace notebooks/*.ipynb
+
+docs: $(READY)  # the site, in build/site; fails on warnings and broken links
+	$(BIN)/python docs/build/site.py
 
 numbers: $(READY)  # in the README and the docs, from the results
 	$(BIN)/python results/summarise.py
