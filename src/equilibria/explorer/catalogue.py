@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
 from equilibria.explorer.requests import MAX_STEPS, Refused, is_number, printable
 from equilibria.explorer.views import VIEWS, View
-from equilibria.io.describe import from_data
 from equilibria.io.files import parse_json
-from equilibria.io.folders import KINDS, load, parse_config
+from equilibria.io.folders import load, parse_config, read_part
 from equilibria.io.manifest import CONFIG, COVERED, MANIFEST, SUMMARY, read_files
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
@@ -171,7 +170,7 @@ def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet
     config = parse_config(files, folder)
     if config.get("task") is None:
         raise ValueError("its task is unknown, so the explorer cannot make inputs for it")
-    task = from_data(config["task"], Task, KINDS, "task").held_out()
+    task = read_part(config, "task", Task, folder).held_out()
     kind = next((name for name, known in TASKS.items() if isinstance(task, known)), type(task).__name__)
     if kind not in VIEWS:
         raise ValueError(f"the explorer has no view of the task {kind}")

@@ -4,13 +4,15 @@ import functools
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).parent
+
 
 @functools.cache
 def _environment() -> Any:
     import jinja2  # imported here because only pages need it and it is slow
 
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=jinja2.FileSystemLoader([HERE / "templates", HERE / "style"]),
         autoescape=lambda name: not (name or "").endswith(".md.j2"),
         trim_blocks=True,
         lstrip_blocks=True,

@@ -56,7 +56,8 @@ def _row(run: Run) -> dict[str, Any]:
     }
     cost = {name: summary.get(name) for name in ("parameters", "training_seconds", "cell_evaluations")}
     measured = numbers_of({"evaluation": summary.get("measurements", [])})
-    return row | cost | measured | {name: value for name, value in _flat(recipe.data()).items() if name not in row}
+    fields = {name: value for name, value in recipe.data().items() if name != "needs"}
+    return row | cost | measured | {name: value for name, value in _flat(fields).items() if name not in row}
 
 
 def _flat(data: Any, name: str = "") -> dict[str, Any]:

@@ -1,15 +1,14 @@
 """A diagnosis as one self-contained HTML page with figures."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from equilibria.diagnostics.doctor.diagnosis import Diagnosis, sections
 from equilibria.io.pages import render
+from equilibria.io.plots import plot_style, svg_text
 
 
 def page(diagnosis: Diagnosis) -> str:
@@ -27,12 +26,10 @@ def page(diagnosis: Diagnosis) -> str:
 
 
 def _svg(draw: Callable[[Any, Diagnosis], None], diagnosis: Diagnosis) -> Markup:
-    with matplotlib.rc_context({"svg.hashsalt": "equilibria", "svg.fonttype": "none"}):  # reproducible bytes
+    with plot_style():
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         draw(figure, diagnosis)
-        content = io.StringIO()
-        figure.savefig(content, format="svg", metadata={"Date": None})
-    svg = content.getvalue()
+        svg = svg_text(figure)
     return Markup(svg[svg.index("<svg") :])
 
 
@@ -44,7 +41,7 @@ def _draw_curve(figure: Figure, diagnosis: Diagnosis) -> None:
         left.plot(curve.steps, curve.score, "s-", label="score")
     left.set(xscale="log", xlabel="steps", ylabel="mean over examples")
     left.legend()
-    right.plot(curve.steps, curve.residual, "o-", color="tab:gray")
+    right.plot(curve.steps, curve.residual, "o-")
     if any(value > 0 for value in curve.residual):
         right.set_yscale("log")
     right.set(xscale="log", xlabel="steps", ylabel="relative residual, median")

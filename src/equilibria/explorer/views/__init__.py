@@ -5,6 +5,7 @@ from equilibria.explorer.views.digit import Digit
 from equilibria.explorer.views.maze import Maze
 from equilibria.explorer.views.numbers import Edges, Matrix
 from equilibria.explorer.views.view import DrawnInput, View, judge
+from equilibria.plugins import extensible
 
 VIEWS: dict[str, View] = {  # by the task's name in TASKS
     "prefix_sum": Bits(),
@@ -13,5 +14,6 @@ VIEWS: dict[str, View] = {  # by the task's name in TASKS
     "matrix_inversion": Matrix(),
     "edge_copy": Edges(),
 }
+extensible("views", View, VIEWS)
 
 __all__ = ["VIEWS", "DrawnInput", "View", "judge"]

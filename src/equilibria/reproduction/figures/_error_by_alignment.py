@@ -64,7 +64,7 @@ class ErrorByAlignment(Figure):
             scatter(axis, groups, y="error", y_transform=np.asarray, trends=False)
             constants = values(self._part(rows, hard=hard), "constant")
             constant = self.error_of(sum(constants) / len(constants))
-            axis.axhline(constant, color="#888888", lw=1, ls="--", label=f"a constant answer, {constant:.4g}")
+            axis.axhline(constant, color=COLOURS[6], lw=1, ls="--", label=f"a constant answer, {constant:.4g}")
             for j, (name, error) in enumerate(self.lines.items() if hard else ()):
                 axis.axhline(error, color=COLOURS[3 + j], lw=0.8, ls=":", label=f"{name}, {error:g}")
             probit_axis(axis, "x", "AA score")
