@@ -44,10 +44,10 @@ figures: $(READY)  # of the docs
 	$(BIN)/python docs/figures.py
 
 notebooks: $(READY)  # runs them and stores their outputs
-	$(BIN)/python -m nbclient.cli --inplace notebooks/*.ipynb
+	$(BIN)/jupyter execute --inplace notebooks/*.ipynb
 
 docs: $(READY)  # the site, in build/site; fails on warnings and broken links
-	$(BIN)/python docs/build/site.py
+	$(BIN)/python docs/tools/site.py
 
 numbers: $(READY)  # in the README and the docs, from the results
 	$(BIN)/python results/summarise.py
