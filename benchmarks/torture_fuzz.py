@@ -167,13 +167,8 @@ def bodies(address: str, seed: int) -> Counter[str]:
                 page.send(message if chance.random() < 0.5 else message.decode(errors="replace"))
                 with contextlib.suppress(TimeoutError):
                     reply = page.recv(timeout=2)
-<<<<<<< HEAD
-                    event = json.loads(reply) if isinstance(reply, str) else {"event": "frames"}
-                    found[f"{(event['status'] if event['event'] == 'refused' else 200) // 100}xx"] += 1  # pyright: ignore[reportOperatorIssue]
-=======
                     event: dict[str, Any] = json.loads(reply) if isinstance(reply, str) else {"event": "frames"}
                     found[f"{(event['status'] if event['event'] == 'refused' else 200) // 100}xx"] += 1
->>>>>>> 157e725a74032fa0e8bde3e33e6c6b1af0d5f144
     return found
 
 
