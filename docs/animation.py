@@ -90,7 +90,9 @@ def draw_curve(draw: ImageDraw.ImageDraw, solve: Solve, index: int, left: int, t
     bottom = top + CURVE
     draw.line((left, bottom, left + width, bottom), fill=LINE)
     draw.line((left, top, left + width, top), fill=LINE)
-    draw.text((left + width, bottom + 5), f"pixels right, 40 to 100 %, in {STEPS[-1]} steps", SOFT, font(11), anchor="ra")
+    draw.text(
+        (left + width, bottom + 5), f"pixels right, 40 to 100 %, in {STEPS[-1]} steps", SOFT, font(11), anchor="ra"
+    )
     points = []
     for step, share in zip(STEPS[: index + 1], solve.right.tolist(), strict=False):
         height = max(share - 0.4, 0) / 0.6

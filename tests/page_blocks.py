@@ -47,6 +47,7 @@ def run(page: Path) -> bool:
 def main() -> int:
     """Run every page and name those that fail."""
     pages = [Path(name) for name in sys.argv[1:]]
+    os.environ.setdefault("MPLBACKEND", "agg")
     import equilibria.diagnostics
     import equilibria.training  # noqa: F401
 

@@ -99,7 +99,7 @@ def heading(module: str) -> str:
 
 def public_names(package: str) -> list[tuple[str, str]]:
     """The names of a package's __all__ and the modules that they are imported from, in the order of the imports."""
-    body = tree_of(package).body
+    body = tree_of("equilibria._public" if package == "equilibria" else package).body
     exported = next((ast.literal_eval(node.value) for node in body if is_all(node)), None)
     if exported is None:  # a module without __all__: its functions and classes
         kinds = (ast.FunctionDef, ast.ClassDef)

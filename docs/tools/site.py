@@ -19,6 +19,7 @@ import yaml
 from made_pages import ROOT, made_pages
 
 DOCS = ROOT / "docs"
+TOKENS = ROOT / "src" / "equilibria" / "io" / "style" / "tokens.css"  # the design that all pages share
 PAGES = {  # outside docs/ -> in the site
     "README.md": "index.md",
     "results/README.md": "results.md",
@@ -37,10 +38,11 @@ def collect(target: Path) -> list[str]:
     """Write the sources of the site and return its pages."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(DOCS, target, ignore=shutil.ignore_patterns("*.py", "*.md", "tools", "__pycache__"))
+    shutil.copy(TOKENS, target / "stylesheets" / TOKENS.name)
     sources = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
     sources |= {made: ROOT / path for path, made in PAGES.items() if made != "index.md" and (ROOT / path).is_file()}
     texts = {page: (path.read_text(), path) for page, path in sources.items()}
-    texts |= {page: (text, DOCS / page) for page, text in made_pages().items()}
+    texts |= {page: (text, ROOT / page) for page, text in made_pages().items()}  # links are relative to the original
     for page, (text, origin) in texts.items():
         (target / page).parent.mkdir(parents=True, exist_ok=True)
         (target / page).write_text(linked(text, page, origin, target))
