@@ -112,7 +112,8 @@ class ActiveSet:
         state = self._layout.unflatten(z, self._carried)
         fz, self._next_carried = self._layout.split(f(state, *self.injection))
         if not torch.is_grad_enabled():
-            fz, self._next_carried = fz.detach(), map_leaves(self._next_carried, Tensor.detach)
+            fz = fz.detach() if fz.requires_grad else fz
+            self._next_carried = map_leaves(self._next_carried, Tensor.detach) if self._next_carried else []
         return (z if self._layout.is_exact else self._layout.flatten(state)), fz
 
     def _timed_f(self, z: Any, *injection: Any) -> Any:

@@ -19,6 +19,12 @@ class Structure:
     """How a tree is nested. Takes trees of this structure apart and puts them together."""
 
     def __init__(self, tree: Any) -> None:
+        # pytree is slow, and most states that are not a tensor are a tuple, a list or a dict of tensors.
+        plain = type(tree) in (tuple, list, dict) and all(
+            isinstance(leaf, Tensor) for leaf in (tree.values() if isinstance(tree, dict) else tree)
+        )
+        self._plain: type | None = type(tree) if plain else None
+        self._keys = list(tree) if plain and isinstance(tree, dict) else None
         parts, self._spec = pytree.tree_flatten(tree)
         # torch knows only registered dataclasses. Registering those of other people would affect their programs.
         self._records = {i: (part, Structure(_fields(part))) for i, part in enumerate(parts) if _is_record(part)}
@@ -26,6 +32,10 @@ class Structure:
 
     def leaves(self, tree: Any) -> list:
         """The leaves in order. Raises a ValueError if the tree is nested differently."""
+        if self._plain is type(tree) and len(tree) == self.count:
+            parts = list(tree) if self._keys is None else [tree[key] for key in self._keys if key in tree]
+            if len(parts) == self.count and all(isinstance(part, Tensor) for part in parts):
+                return parts
         parts = pytree.tree_leaves(tree)
         if self._records and len(parts) == self._spec.num_leaves:
             opened = (
@@ -39,6 +49,8 @@ class Structure:
 
     def restore(self, leaves: list) -> Any:
         """The tree with these leaves."""
+        if self._plain is not None:
+            return self._plain(leaves if self._keys is None else zip(self._keys, leaves, strict=True))
         if not self._records:
             return pytree.tree_unflatten(leaves, self._spec)
         rest, parts = iter(leaves), []
