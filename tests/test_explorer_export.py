@@ -68,7 +68,7 @@ def test_nothing_is_overwritten(exported, runs, capsys):
 )
 def test_misuse_is_reported_with_the_remedy(runs, tmp_path, capsys, arguments, reason):
     arguments = [argument.format(new=tmp_path / "new") for argument in arguments]
-    assert main(["explore", str(runs), *arguments]) == 1
+    assert main(["explore", str(runs), *arguments]) == (1 if "--export" in arguments else 2)
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
@@ -79,5 +79,5 @@ def test_without_nets_there_is_nothing_to_explore(tmp_path, capsys, monkeypatch)
     assert main(["explore", str(tmp_path / "missing")]) == 1
     assert "is not a folder" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
-    assert main(["explore"]) == 1
+    assert main(["explore"]) == 2
     assert "there is no folder results or runs here" in capsys.readouterr().err

@@ -33,6 +33,7 @@ LAYERS = [  # modules, or packages with everything in them
     "model",
     "io.files",
     "io.manifest",
+    "io.progress",
     "io.describe",
     "io.pages",
     "tasks",

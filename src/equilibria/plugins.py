@@ -59,6 +59,7 @@ class _Registry:
 _registries: dict[str, _Registry] = {}
 _sources: dict[tuple[str, str], Need] = {}  # of kinds that did not come with the package
 _seen: set[tuple[str, str, str]] = set()  # entry points that were loaded or refused
+_declared: list[importlib.metadata.EntryPoint] = []
 _imported: list[str] = []  # modules that the user named
 
 
@@ -68,6 +69,14 @@ def extensible(group: str, base: type, kinds: dict[str, Any]) -> None:
     The entry-point group of "tasks" is `equilibria.tasks`.
     """
     _registries[group] = _Registry(base, kinds, frozenset(kinds))
+
+
+def declare(group: str, name: str, target: str) -> None:
+    """Add a kind that is imported only when its registry is: `declare("views", "parity", "my_package.view:Parity")`.
+
+    For what a module registers without being installed, where importing it at once would be slow or need an extra.
+    """
+    _declared.append(importlib.metadata.EntryPoint(name, target, ".".join(("equilibria", group))))
 
 
 def load_plugins() -> None:
@@ -141,7 +150,8 @@ def group_of(kinds: Mapping[str, Any]) -> str:
 
 
 def _entry_points(group: str) -> list[importlib.metadata.EntryPoint]:
-    points = importlib.metadata.entry_points(group=".".join(("equilibria", group)))
+    full = ".".join(("equilibria", group))
+    points = [*importlib.metadata.entry_points(group=full), *(one for one in _declared if one.group == full)]
     return sorted(points, key=lambda point: (point.name, point.value))
 
 

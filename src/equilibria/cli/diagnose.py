@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
-from equilibria.cli.options import Flag, MeasuringFlags, choose_point, use_threads
+from equilibria.cli.flags import Flag
+from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
 from equilibria.diagnostics import diagnose
 from equilibria.tasks import Batch
 from equilibria.training import Run

@@ -2,13 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
-import tyro
-from rich.console import Console
-
-from equilibria.cli.options import Flag, MeasuringFlags, as_points, use_threads
-from equilibria.cli.progress_bar import measurement_table
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import Flag, Folders, make_console
+from equilibria.cli.options import MeasuringFlags, Points, as_points, expand_folders, use_threads
+from equilibria.cli.progress_bar import MeasuringBar, measurement_table
 from equilibria.io.files import jsonable
 from equilibria.training import Run
 from equilibria.training.measurement import measure_final
@@ -23,9 +21,9 @@ class Evaluate(MeasuringFlags):
     run's summary. The exit code is 1 if they differ.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of finished runs, for example results/prefix_sum/fast/seed-0."""
-    at: tuple[tuple[float, int], ...] = ()
+    runs: Folders = ()
+    """Folders of finished runs, or folders with runs below them, for example results/prefix_sum/fast."""
+    at: Points = ()
     """Pairs of a difficulty and a number of steps. Defaults to those of the recipe."""
     examples: int = 0
     """Instances of each difficulty. 0 uses the number in the recipe."""
@@ -34,15 +32,17 @@ class Evaluate(MeasuringFlags):
 
     def run(self) -> int:
         if self.check and (self.at or self.examples):
-            raise ValueError("--check repeats the recorded measurements; remove --at and --examples")
+            raise UsageError("--check repeats the recorded measurements; remove --at and --examples")
         if not self.runs:
-            raise ValueError("pass at least one run folder; `equilibria list runs` shows them")
+            raise UsageError("pass at least one run folder; `equilibria list runs` shows them", "evaluate")
         use_threads(self.threads)
-        console, results, failed = Console(stderr=self.json), [], False
-        for folder in self.runs:
+        console, results, failed = make_console(stderr=self.json), [], False
+        for folder in expand_folders(self.runs):
             run = Run(folder)
-            recipe, at = run.recipe, as_points(self.at)
-            measured = measure_final(run.model(), recipe, examples=self.examples or None, at=at)
+            recipe, at, examples = run.recipe, as_points(self.at), self.examples or None
+            final = run.summary.get("final", "full") if self.check else "full"
+            with MeasuringBar(make_console(stderr=True), f"measuring {folder}") as bar:
+                measured = measure_final(run.model(), recipe, examples=examples, at=at, final=final, on_progress=bar)
             shares = recipe.task.higher_is_better
             wrong = compare_measurements(run.summary["measurements"], measured, shares=shares) if self.check else []
             if self.check and not measured:
