@@ -88,8 +88,18 @@ def reference_page(reference: Reference) -> str:
     parts = [f"# {reference.title}", reference.text]
     for module, names in groups.items():
         parts += [f"## {heading(module)}", ast.get_docstring(tree_of(module)) or ""]
-        parts += [f"::: {name}" for name in names]
+        for name in names:
+            parts += [f"::: {name}", fields(module, name.rpartition(".")[2])]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def fields(module: str, name: str) -> str:
+    """The fields of a class with the comments that explain them, which a docstring does not contain."""
+    lines = path_of(module).read_text().splitlines()
+    found = next((node for node in tree_of(module).body if isinstance(node, ast.ClassDef) and node.name == name), None)
+    declared = [node for node in (found.body if found else ()) if isinstance(node, ast.AnnAssign)]
+    text = "\n".join(line[4:] for node in declared for line in lines[node.lineno - 1 : node.end_lineno])
+    return f"Fields of `{name}`:\n\n```python\n{text}\n```" if "#" in text else ""
 
 
 def heading(module: str) -> str:
@@ -119,7 +129,10 @@ def is_all(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
 
 
-def tree_of(module: str) -> ast.Module:
+def path_of(module: str) -> Path:
     path = SOURCE.parent / module.replace(".", "/")
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return ast.parse(path.read_text())
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(path_of(module).read_text())

@@ -84,7 +84,9 @@ def expand(entries: Sequence[Any], pages: Sequence[str]) -> list[Any]:
     def replaced(entry: Any) -> Iterator[Any]:
         if isinstance(entry, dict):
             for title, below in entry.items():
-                yield {title: below if isinstance(below, str) else [one for part in below for one in replaced(part)]}
+                inner = below if isinstance(below, str) else [one for part in below for one in replaced(part)]
+                if inner:  # otherwise no page matches
+                    yield {title: inner}
         elif "*" in entry:
             found = [page for page in pages if matches(page, entry) and page not in listed]
             listed.update(found)
