@@ -1,12 +1,13 @@
-# Everything a newcomer needs: `make quickstart` and `make test`. Both set up their own environment.
+# Everything a newcomer needs: `make quickstart` and `make test`. Both set up .venv; quickstart installs far less.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 
 .PHONY: quickstart test lint types browser bench torture screenshots animation figures notebooks docs numbers check-results clean
 
-quickstart: $(READY)
+quickstart: $(LIGHT)  # installs torch and the package, and nothing that only developers need
 	$(BIN)/equilibria quickstart
 
 test: lint types browser
@@ -56,9 +57,13 @@ check-results: $(READY)  # re-measures every shipped net and every figure, witho
 	ls -d results/*/*/seed-* | xargs -n 1 -P $$(getconf _NPROCESSORS_ONLN) $(BIN)/equilibria evaluate --check --threads 1
 	$(BIN)/equilibria reproduce --all --check
 
-$(READY): pyproject.toml constraints.txt
+$(LIGHT): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "equilibria needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(READY): $(LIGHT)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
