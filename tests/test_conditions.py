@@ -95,7 +95,7 @@ def test_converged():
 
 
 def test_cycling():
-    found = solve(flip, column(0.3, 0.5), solver=PLAIN, budget=Budget(200), until=Cycling())
+    found = solve(flip, column(0.3, 0.5), solver=PLAIN, budget=Budget(200), until=Cycling(), every=1)
     whole = solve(flip, column(0.3, 0.5), solver=PLAIN, budget=Budget(200, halt_on_cycle=True))
     assert (found.status == Status.CYCLING).all()
     assert torch.equal(found.period, whole.period)
@@ -126,7 +126,7 @@ def test_classes_anywhere():
 
     found = run(Unchanged(30, classes=-1), 0.5, 0.9, readout=tokens_last)
     assert found.steps.tolist() == [34, 52]
-    with pytest.raises(ValueError, match=r"no classes to compare in dimension 1; pass the dimension.*classes=-1"):
+    with pytest.raises(ValueError, match=r"no classes to compare in dimension 1; pass their dimension.*classes=-1"):
         run(Unchanged(3), 0.5, readout=lambda z: z)
 
 

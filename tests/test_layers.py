@@ -9,6 +9,7 @@ import equilibria
 
 LAYERS = [  # modules, or packages with everything in them
     "plugins",
+    "core.answers",
     "core._tree",
     "core._layout",
     "core._map",

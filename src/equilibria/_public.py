@@ -1,5 +1,6 @@
 """The public names of `equilibria`, which imports this module when one of them is used."""
 
+from equilibria.core.answers import Answers
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.conditions import (
     Confident,
@@ -26,6 +27,7 @@ __all__ = [
     "SOLVERS",
     "Anderson",
     "Answer",
+    "Answers",
     "Backprop",
     "Broyden",
     "Budget",

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from equilibria.cli.flags import Flag
 from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
 from equilibria.diagnostics import diagnose
+from equilibria.diagnostics.doctor._diagnose import FEWEST_STEPS, LOOKAHEAD
 from equilibria.tasks import Batch
 from equilibria.training import Run
 from equilibria.training.measurement import SEED
-
-DEFAULT_STEPS = 200  # without an evaluation in a recipe
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,13 @@ class DiagnoseCommand(MeasuringFlags):
     """Folder of a run, or module:object."""
     difficulty: float | None = None
     """Difficulty of the instances of a run. Defaults to the first difficulty that the recipe evaluates."""
+    trained_steps: int = 0
+    """Trained steps, with which more steps are compared. 0 uses the recipe's largest depth or the model's budget."""
     steps: int = 0
-    """Steps per solve. 0 uses the steps of the recipe's evaluation at that difficulty, or 200."""
+    """Steps per solve. 0 uses ten times the trained steps, at least 200, and at least the steps of the recipe's
+    evaluation."""
+    seconds: float = 60.0
+    """About how long the diagnosis may take. The report says what was cut."""
     examples: int = 64
     """Number of inputs."""
     restarts: int = 5
@@ -57,6 +61,8 @@ class DiagnoseCommand(MeasuringFlags):
             bar = progress.add_task("", total=1.0)
             diagnosis = diagnose(
                 **case,
+                name=self.what.rstrip("/"),
+                seconds=self.seconds,
                 restarts=self.restarts,
                 attacks=not self.no_attack,
                 on_progress=lambda name, share: progress.update(bar, description=name, completed=share),
@@ -81,7 +87,8 @@ class DiagnoseCommand(MeasuringFlags):
             raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
         if self.difficulty is not None:
             raise ValueError(f"--difficulty applies only to runs; {self.what} has its own inputs")
-        return {**self._object_case(module, name), "budget": self.steps or DEFAULT_STEPS}
+        steps = {"budget": self.steps or None, "trained_steps": self.trained_steps or None}
+        return {**self._object_case(module, name), **steps}
 
     def _run_case(self, run: Run) -> dict[str, Any]:
         difficulty, steps = choose_point(run.recipe.evaluation, self.difficulty, self.steps)
@@ -92,7 +99,11 @@ class DiagnoseCommand(MeasuringFlags):
         def score(prediction: Tensor, targets: Tensor) -> Tensor:
             return task.score(prediction, Batch(batch.x, targets, difficulty))  # a task may need the input
 
-        case = {"model": run.model(), "inputs": batch.x, "targets": batch.y, "budget": steps or DEFAULT_STEPS}
+        trained = self.trained_steps or run.recipe.depth.most
+        budget = self.steps or max(FEWEST_STEPS, LOOKAHEAD * trained, steps)
+        if not self.trained_steps and trained > budget:
+            trained = None
+        case = {"model": run.model(), "inputs": batch.x, "targets": batch.y, "budget": budget, "trained_steps": trained}
         return case | {"score": score, "higher_is_better": task.higher_is_better}
 
     def _object_case(self, module: str, name: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from equilibria.core._active import ActiveSet
 from equilibria.core._tree import describe_tree, take
+from equilibria.core.answers import Answers
 from equilibria.core.budget import require_whole
 from equilibria.core.solution import Status
 
@@ -91,6 +92,10 @@ class Condition:
             )
         return torch.where(stop, self.status, Status.ACTIVE), memory
 
+    def reading(self, answers: Answers) -> Condition:
+        """This condition for a model whose predictions are read as these answers."""
+        return self
+
     def __or__(self, other: Any) -> Condition:
         return AnyOf((self, as_condition(other)))
 
@@ -131,6 +136,9 @@ class _Several(Condition):
     def detects_cycles(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether one of the parts does."""
         return any(part.detects_cycles for part in self.parts)
+
+    def reading(self, answers: Answers) -> Condition:
+        return type(self)(tuple(part.reading(answers) for part in self.parts))
 
     def _decide_each(self, view: SolveView, memory: Any) -> tuple[Tensor, tuple]:
         """The status by each part, (parts, active), and their memories."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
+from equilibria.diagnostics.doctor.behaviour import PATH_INDEPENDENT
 from equilibria.explorer.requests import MAX_STEPS, Refused, is_number, printable
 from equilibria.explorer.views import VIEWS, View
 from equilibria.io.files import parse_json

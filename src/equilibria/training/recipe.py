@@ -225,10 +225,13 @@ class Recipe:
 
     @classmethod
     def from_json(cls, text: str | bytes, path: str | Path = "the recipe") -> "Recipe":
-        """Build a recipe from JSON text; errors name its `path`."""
+        """Build a recipe from JSON text that names at least a task and a net; errors name its `path`."""
         data = parse_json(text, path)
         try:
-            return cls.from_data(data)
+            recipe = cls.from_data(data)
+            if missing := [name for name in ("task", "net") if name not in data]:
+                raise ValueError(f"a recipe in a file must name its {' and '.join(missing)}")
+            return recipe
         except MissingPlugin as error:
             raise MissingPlugin(f"{path}: {error}") from error
         except ValueError as error:
