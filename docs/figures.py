@@ -117,7 +117,7 @@ def solvers() -> Figure:
             axes.plot(range(1, len(middle) + 1), middle, label=name)
         axes.set(title=title, yscale="log", xlabel="steps (evaluations of the cell)", ylabel="median residual")
         axes.set_ylim(1e-14, 10)
-    axes.legend(loc="center right")
+    figure.axes[-1].legend(loc="center right")
     return figure
 
 
@@ -166,7 +166,7 @@ def more_steps() -> Figure:
         axes.xaxis.set_major_formatter("{x:.0f}")
         axes.minorticks_off()
     figure.axes[0].set_ylabel("strings right, %")
-    axes.legend()
+    figure.axes[-1].legend()
     return figure
 
 

@@ -93,8 +93,8 @@ def test_everything_that_a_page_loads_exists(site, pages):
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
+        def log_message(self, format: str, *_: Any) -> None:  # noqa: A002
+            """Keep quiet."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -110,7 +110,8 @@ def heading(module: str) -> str:
 def public_names(package: str) -> list[tuple[str, str]]:
     """The names of a package's __all__ and the modules that they are imported from, in the order of the imports."""
     body = tree_of("equilibria._public" if package == "equilibria" else package).body
-    exported = next((ast.literal_eval(node.value) for node in body if is_all(node)), None)
+    assigned = [node for node in body if isinstance(node, ast.Assign)]
+    exported = next((ast.literal_eval(node.value) for node in assigned if is_all(node)), None)
     if exported is None:  # a module without __all__: its functions and classes
         kinds = (ast.FunctionDef, ast.ClassDef)
         return [(node.name, package) for node in body if isinstance(node, kinds) and not node.name.startswith("_")]
@@ -125,8 +126,8 @@ def public_names(package: str) -> list[tuple[str, str]]:
     return sorted(found, key=lambda one: (modules.index(one[1]) if one[1] in modules else -1, one[0]))
 
 
-def is_all(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+def is_all(node: ast.Assign) -> bool:
+    return getattr(node.targets[0], "id", "") == "__all__"
 
 
 def path_of(module: str) -> Path:
