@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 
-.PHONY: quickstart test lint types browser bench torture screenshots numbers check-results clean
+.PHONY: quickstart test lint types browser bench torture screenshots animation figures notebooks docs numbers check-results clean
 
 quickstart: $(LIGHT)  # installs torch and the package, and nothing that only developers need
 	$(BIN)/equilibria quickstart
@@ -38,6 +38,18 @@ browser:  # Debian's Chromium, which the tests of the explorer drive, and the fo
 
 screenshots: $(READY) browser  # of the explorer, for the docs
 	$(BIN)/python docs/screenshots.py
+
+animation: $(READY)  # of the README
+	$(BIN)/python docs/animation.py
+
+figures: $(READY)  # of the docs
+	$(BIN)/python docs/figures.py
+
+notebooks: $(READY)  # runs them and stores their outputs
+	$(BIN)/jupyter execute --inplace notebooks/*.ipynb
+
+docs: $(READY)  # the site, in build/site; fails on warnings and broken links
+	$(BIN)/python docs/tools/site.py
 
 numbers: $(READY)  # in the README and the docs, from the results
 	$(BIN)/python results/summarise.py
