@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import jaxopt
-import optimistix
+import jax  # pyright: ignore[reportMissingImports]
+import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
+import jaxopt  # pyright: ignore[reportMissingImports]
+import optimistix  # pyright: ignore[reportMissingImports]
 import torch
 from harness import Line, arguments, best_times, report
 from torch import Tensor
