@@ -148,7 +148,7 @@ def measure(name: str) -> Duration:
         steps=found.steps,
         seconds=found.seconds,
         cpu_seconds=round(time.process_time() - begin, 1),
-        cut=[note for note in found.notes if "time" in note],
+        cut=[note for note in found.notes if "in time" in note or "time was short" in note],
     )
 
 

@@ -38,7 +38,6 @@ class Verdict:
     verdict: str
     right: bool
     enough_steps: int | None
-    sentence: str
     cpu_seconds: float  # of the diagnosis
 
 
@@ -69,7 +68,11 @@ def examine(name: str) -> Verdict:
     inputs, targets = patient.sample(ASKED, ASKED_SEED)
     how = {"restarts": 2, "attacks": False, "seconds": math.inf}  # the number of steps is that of the default
     found = diagnose(patient.model, inputs, targets, trained_steps=patient.trained_steps, **how)
-    said, sentence = SAYS[found.verdict.more_steps], next(s for s in found.verdict.sentences if "steps" in s)
+    said = SAYS[found.verdict.more_steps]
+    print(
+        f"{name:<42} {before:.3f} {after:.3f} {truth:<7} {found.findings[2].answer}: {found.findings[2].why}",
+        flush=True,
+    )
     return Verdict(
         net=name,
         trained_steps=patient.trained_steps,
@@ -79,7 +82,6 @@ def examine(name: str) -> Verdict:
         verdict=found.verdict.more_steps,
         right=said == truth,
         enough_steps=found.verdict.enough_steps,
-        sentence=sentence,
         cpu_seconds=round(time.process_time() - begin, 1),
     )
 
@@ -103,12 +105,7 @@ def main() -> None:
     found = []
     for name in PATIENTS:
         if chosen.only in name:
-            row = examine(name)
-            found.append(row)
-            print(
-                f"{row.net:<42} {row.score:.3f} {row.later:.3f} {row.truth:<7} {row.verdict:<14} {row.sentence}",
-                flush=True,
-            )
+            found.append(examine(name))
     print(f"right: {sum(row.right for row in found)} of {len(found)}")
     write(chosen.json, right=sum(row.right for row in found), of=len(found), nets=[asdict(row) for row in found])
     if chosen.table:

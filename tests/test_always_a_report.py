@@ -162,7 +162,7 @@ class TestReading:
         page = (tmp_path / "page.html").read_text()
         for term in ("AA", "centred", "distance", "readout", "residual", "final answer", "AUROC", "misalignment"):
             assert f"\n{term}: " in text
-            assert f'">{term}</abbr>' in page
+            assert f'">{term}</span>' in page
         assert "<title>Diagnosis of my/net</title>" in page
         for finding in found.findings:
             assert f'href="#{finding.evidence}"' in page

@@ -146,7 +146,10 @@ def test_training_mode_is_named():
     adapted = from_trm(made("trm").train())
     with pytest.raises(TypeError, match=r"fails for fewer rows than 6 in training mode; call \.eval\(\)"):
         check_model(adapted, batch)
-    report = diagnose(adapted, batch, batch["labels"], budget=8, restarts=2, attacks=False)
+    with pytest.raises(RuntimeError) as error:  # once a row has left
+        adapted.equilibrium(batch, until=lambda view: view.rows < view.step, every=1)
+    assert "In training mode, puzzle embeddings accept only whole batches; call .eval()." in error.value.__notes__
+    report = diagnose(adapted, batch, batch["labels"], budget=8, restarts=1, attacks=False)
     assert report.score is not None
     assert adapted.training
 

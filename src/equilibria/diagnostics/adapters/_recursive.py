@@ -140,6 +140,10 @@ class _Recursion:
                 part.noise_scale = 0.0
             with whole_gradient(hide=self.asserts_no_gradient):
                 return self.inner(carry, batch)[0]
+        except RuntimeError as error:
+            if self.inner.training:
+                error.add_note("In training mode, puzzle embeddings accept only whole batches; call .eval().")
+            raise
         finally:
             for part, scale in zip(noisy, scales, strict=True):
                 part.noise_scale = scale

@@ -16,9 +16,8 @@ from equilibria.core.loop import Solver
 from equilibria.diagnostics.adapters._checks import check_model
 from equilibria.diagnostics.adapters._model import as_model
 from equilibria.diagnostics.comparison import Comparison
-from equilibria.diagnostics.doctor.behaviour import drop_false_collapse
+from equilibria.diagnostics.doctor.conclusion import conclude
 from equilibria.diagnostics.doctor.diagnosis import Diagnosis
-from equilibria.diagnostics.doctor.findings import findings
 from equilibria.diagnostics.doctor.parts import Examination
 from equilibria.diagnostics.doctor.time_limit import LOOKAHEAD, Extent, TimeLimit, TimeUp, limited
 from equilibria.diagnostics.doctor.traits import Traits, counters, examine_step
@@ -28,7 +27,6 @@ from equilibria.diagnostics.doctor.usual_solve import (
     scores_of_first,
     solve_usually,
 )
-from equilibria.diagnostics.doctor.verdict import judge
 from equilibria.model import EquilibriumModel
 
 LATE = 2.0  # a measurement is cut when it takes this many times as long as it should
@@ -171,7 +169,7 @@ def _diagnose(
         notes=[*traits.notes, *notes, *examination.notes],
         seconds=round(limit.elapsed, 2),
         versions={"torch": torch.__version__},
-        **_conclude(found, traits, fits.examples, examination.precision),
+        **conclude(found, traits, fits.examples, examination.precision),
     )
 
 
@@ -223,6 +221,7 @@ def _measure(
     cut = []
     for i, (name, part) in enumerate(parts.items(), 1):
         on_progress(name, i / (len(parts) + 1))
+        noted = len(examination.notes)
         try:
             with limit.allowing(
                 math.inf if part.otherwise is None else min(limit.left, LATE * limit.allotted(part.share))
@@ -232,6 +231,7 @@ def _measure(
             if part.otherwise is None:
                 raise
             found |= part.otherwise
+            del examination.notes[noted:]
             if isinstance(error, TimeUp):
                 cut.append(name)
                 continue
@@ -256,40 +256,6 @@ def _count(inputs: Any) -> int:
             "the points of an image, pass them as the batch: inputs[0]"
         )
     return examples
-
-
-def _conclude(found: dict[str, Any], traits: Traits, examples: int, precision: float) -> dict[str, Any]:
-    """The fields of a diagnosis that follow from measurements."""
-    regimes, attack, forecast = found.pop("regimes"), found.pop("attack"), found.pop("steps_to_settle")
-    alignment = [found.pop(key) for key in list(found) if key.startswith("alignment ")]
-    regimes = drop_false_collapse(regimes, alignment, found["sensitivity"])
-    verdict = judge(
-        regimes,
-        alignment,
-        found["curve"],
-        sensitivity=found["sensitivity"],
-        contraction=found["contraction"],
-        attack=attack,
-        precision=precision,
-        random=traits.random_step,
-        sees_input=traits.sees_input,
-        steps_to_settle=forecast,
-    )
-    answers = findings(
-        verdict,
-        found["curve"],
-        regimes=regimes,
-        rows=[*alignment, *([attack] if attack else [])],
-        **{key: found[key] for key in ("trust", "wrong", "agreeing")},
-        examples=examples,
-    )
-    return found | {
-        "verdict": verdict,
-        "findings": answers,
-        "alignment": alignment,
-        "regimes": {regime.name.lower().replace("_", " "): n for regime, n in regimes.items()},
-        "attacked": None if attack is None else attack.cosine,
-    }
 
 
 @contextmanager

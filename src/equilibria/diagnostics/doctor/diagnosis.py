@@ -77,6 +77,7 @@ class Finding:
     answer: str  # a few words
     why: str  # with the number that decides
     evidence: str  # the key of the section that contains the evidence: see `Section`
+    tone: str  # good, mid or bad
 
 
 @dataclass(frozen=True)

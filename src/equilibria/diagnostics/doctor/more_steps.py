@@ -119,11 +119,9 @@ def _compared(case: _Case) -> StepsVerdict | None:
     )
     scores += f"after {case.last}"
     if change.value < 0:
-        best = (
-            ""
-            if curve.best in (None, case.reference)
-            else f"; it is best, {case.score_at(curve.best)}, after {curve.best}"
-        )
+        best = ""
+        if curve.best is not None and case.score_at(curve.best) != case.score_at(case.reference):
+            best = f"; it is best, {case.score_at(curve.best)}, after {curve.best}"
         cycle = f"; the answer keeps changing for {case.changing_share}" * case.answers_cycle
         return StepsVerdict(MoreSteps.HURT, f"More steps hurt: {scores}{best}{cycle}.")
     if curve.best is not None:
