@@ -18,7 +18,7 @@ from starlette.routing import Route
 from equilibria.explorer import connections
 from equilibria.explorer.connections import LimitedProtocol
 from equilibria.explorer.jobs import Event, JobLines, JobRunner, Turn
-from equilibria.explorer.reading import Look
+from equilibria.explorer.reading import WindowLook
 
 LOOK_SECONDS = 0.15  # instead of 1
 LASTS = 30 * LOOK_SECONDS  # the time that a stream takes
@@ -145,7 +145,7 @@ def test_a_few_clients_are_left_alone(port):
 
 
 def test_rounding_of_a_window_is_not_reading():
-    before = Look(accepted=65_536, behind=-65_536, step=1024, packets=3)
+    before = WindowLook(accepted=65_536, behind=-65_536, step=1024, packets=3)
     padding = before.padding
     assert padding == 8 * 1024
     rounded = before._replace(accepted=before.accepted + 10 * 1000, behind=before.behind + padding, packets=8)

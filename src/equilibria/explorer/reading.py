@@ -27,7 +27,7 @@ ROUNDED_STEPS = 2  # by which one acknowledgement moves the window of a client t
 INFO = struct.Struct("=6xB113xQ12xI84xI")  # window scale, bytes acknowledged, packets received, send window
 
 
-class Look(NamedTuple):
+class WindowLook(NamedTuple):
     """What the systems of both sides hold, at one moment."""
 
     accepted: int  # bytes that the client's system has received or still accepts: the end of its window
@@ -40,14 +40,14 @@ class Look(NamedTuple):
         """The bytes that show whether the client reads."""
         return min(max(PADDING_STEPS * self.step, LEAST_PADDING), MOST_PADDING)
 
-    def shows_reading(self, before: "Look", *, full: bool) -> bool:
+    def shows_reading(self, before: "WindowLook", *, full: bool) -> bool:
         """Whether the client has read since `before`, when it was sent padding, unless the buffers were `full`."""
         kept_up = self.behind - before.behind < before.padding / 2
         read = self.accepted - before.accepted > ROUNDED_STEPS * self.step * (self.packets - before.packets)
         return read or (kept_up and not full)
 
 
-def look_at(transport: asyncio.Transport) -> Look | None:
+def look_at(transport: asyncio.Transport) -> WindowLook | None:
     """A look at a connection; None where the system does not tell."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is None or not sys.platform.startswith("linux"):
@@ -62,14 +62,14 @@ def look_at(transport: asyncio.Transport) -> Look | None:
     scales, acknowledged, packets, window = INFO.unpack(info)
     scale = scales & 15 if sys.byteorder == "little" else scales >> 4
     behind = transport.get_write_buffer_size() + queued - window
-    return Look(acknowledged + window, behind, 2**scale, packets)
+    return WindowLook(acknowledged + window, behind, 2**scale, packets)
 
 
 class ReadingCheck:
     """Looks at one connection again and again."""
 
     def __init__(self) -> None:
-        self._before: Look | None = None
+        self._before: WindowLook | None = None
         self._failed = 0
         self._resting = 0
 
@@ -83,7 +83,7 @@ class ReadingCheck:
         """Whether the client has not read for `MAX_FAILED` looks."""
         return self._failed >= MAX_FAILED
 
-    def next_padding(self, look: Look, *, full: bool) -> int:
+    def next_padding(self, look: WindowLook, *, full: bool) -> int:
         """Judge a look, and return the number of bytes to send before the next one."""
         if self._resting:
             self._resting -= 1
