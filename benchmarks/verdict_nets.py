@@ -80,7 +80,7 @@ class Thinker(nn.Module):
 
     def forward(self, x: Tensor, iters_to_do: int, interim_thought: Tensor | None = None, **_: Any) -> Any:
         z = self.projection(x) if interim_thought is None else interim_thought
-        for _ in range(iters_to_do):
+        for _step in range(iters_to_do):
             mixed = self.mix(torch.cat((z, x), 1) if self.recall else z)
             z = relu(mixed + self.block(mixed))
         return (self.head(z), z) if self.training else self.head(z)
