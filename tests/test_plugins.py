@@ -84,7 +84,7 @@ def test_every_command_works_on_a_run_of_ones_own_task(own):
     results = in_one_process([[*one, "--import", "own_task"] for one in commands], own)
     assert [code for code, _, _ in results] == [0] * len(commands), results
     assert "prefix_max" in results[-1][1]
-    assert "(from own_task)" in results[-1][1]
+    assert "(from own_task)" in " ".join(results[-1][1].split())
     finished = shell("evaluate", "runs/first", "--check", cwd=own, EQUILIBRIA_IMPORT="own_task")
     assert finished.returncode == 0, finished.stderr
 
