@@ -286,10 +286,10 @@ def flips(every: int) -> Iterator[Line]:
 
 def lines(*, short: bool) -> Iterator[Line]:
     torch.set_num_threads(1)  # a process with more threads must not fork
-    yield from train_kills(1 if short else 8, every=2 if short else 1)
+    yield from train_kills(1 if short else 8, every=3 if short else 1)
     yield from save_kills(every=1)
     yield from save_pretrained_kills(every=3 if short else 1)
-    yield from reproduce_kills(every=17 if short else 1)
+    yield from reproduce_kills(every=21 if short else 1)
     yield from flips(every=53 if short else 1)
     if not short:
         import torture_explorer

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import select
 import socket
 import threading
 import time
@@ -82,26 +83,61 @@ def never_read() -> Iterator[Line]:
     """100 clients that never read, over HTTP and then over WebSockets; another client asks again and again."""
     for kind in ("HTTP", "WebSockets"):
         with start_explorer(RESULTS) as (address, _), contextlib.ExitStack() as clients:
+            name, watch = f"explorer: {SILENT} silent clients, {kind}:", Watch()
             for number in range(SILENT):
                 request = LONG | {"input": {"difficulty": 59, "seed": number}}
                 if kind == "HTTP":
-                    clients.enter_context(contextlib.closing(post(address, request)))
+                    watch.add(clients.enter_context(contextlib.closing(post(address, request))))
                 else:
                     url = f"{address.replace('http', 'ws')}/api/live"
                     page = connect(url, open_timeout=60, close_timeout=0.1, max_queue=1, ping_interval=None)
                     page.send(json.dumps({"id": 1, **request}))
                     clients.callback(page.socket.close)
             while called(f"{address}/api/health")[1]["solves"] < 90:
+                watch.look()
                 time.sleep(0.1)
             begin = time.monotonic()
             while not answered(address):
+                watch.look()
                 time.sleep(0.2)
-            yield Line(
-                f"explorer: {SILENT} silent clients, {kind}: another is served after", time.monotonic() - begin, "s"
-            )
+            yield Line(f"{name} another is served after", time.monotonic() - begin, "s")
             while (left := called(f"{address}/api/health")[1]["solves"]) > 0 and time.monotonic() - begin < 15:
+                watch.look()
                 time.sleep(0.2)
-            yield Line(f"explorer: {SILENT} silent clients, {kind}: solves left after 15 s", left)
+            yield Line(f"{name} solves left after 15 s", left)
+            if kind == "HTTP":
+                while watch.unfinished and time.monotonic() - begin < 120:
+                    watch.look()
+                    time.sleep(0.05)
+                yield Line(f"{name} a stream ends after its first byte, at most", watch.longest, "s")
+                yield Line(f"{name} streams that do not end", watch.unfinished)
+
+
+class Watch:
+    """When the answers to clients begin, and when their connections end. It reads nothing."""
+
+    def __init__(self) -> None:
+        self._poll, self._began = select.poll(), dict[int, float | None]()
+        self.longest = 0.0
+
+    def add(self, client: socket.socket) -> None:
+        self._began[client.fileno()] = None
+        self._poll.register(client, select.POLLIN | select.POLLRDHUP)
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._began)
+
+    def look(self) -> None:
+        now = time.monotonic()
+        for number, happened in self._poll.poll(0):
+            if happened & (select.POLLHUP | select.POLLERR | select.POLLRDHUP):
+                began = self._began.pop(number)
+                self.longest = max(self.longest, 0.0 if began is None else now - began)
+                self._poll.unregister(number)
+            else:
+                self._began[number] = now
+                self._poll.modify(number, select.POLLRDHUP)
 
 
 def answered(address: str) -> bool:

@@ -22,7 +22,7 @@ from equilibria.reproduction.measures.attacked import Stress
 from equilibria.training import RECIPES, Run
 
 HERE = Path(__file__).parent
-PAGES = (HERE.parent / "README.md", HERE / "README.md", *sorted((HERE.parent / "docs").glob("*.md")))
+PAGES = (HERE.parent / "README.md", HERE / "README.md", *sorted((HERE.parent / "docs").rglob("*.md")))
 MARKED = re.compile(r"(?P<begin><!-- numbers: (?P<name>\w+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 LAPTOP = SCALES["laptop"]
 NOTABLE = 0.05  # a difference between the scores of seeds that is shown
@@ -40,7 +40,7 @@ ABOUT = {
     "mazes/path_dependent": "a path-dependent control: ",
     "matrix_inversion/dense": "the paper's cell: ",
 }
-QUOTED = {  # ids of the claims in the table of the main README, by figure
+QUOTED = {  # ids of the claims in the table of docs/reproduction.md, by figure
     "trajectories": ("paths_meet_unroll", "paths_stay_apart_no_injection"),
     "ood_mazes": ("generalises_settled",),
     "more_iterations": ("high_aa_does_not_get_worse", "low_aa_gets_worse"),
@@ -166,7 +166,7 @@ def claims() -> str:
 
 
 def quoted() -> str:
-    """The claims in the main README."""
+    """A selection of the claims."""
     rows = [(figure, claim, "") for figure, claim in judged() if claim.id in QUOTED.get(figure.name, ())]
     missing = {id_ for ids in QUOTED.values() for id_ in ids} - {claim.id for _, claim, _ in rows}
     assert not missing, f"QUOTED names claims that do not exist: {missing}"

@@ -7,6 +7,7 @@ from explorer_server import SMALL, events
 from playwright.sync_api import Page, expect
 
 SIDE, MARGIN = 11, 6  # places per row of a 9x9 maze with its walls, and pixels around it
+MEASURED = re.compile(r"AA of this input (-?\d|undefined)")
 OVER = re.compile("Right from step|Not right within|then wrong|not judged")
 MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 9, "seed": 1}, "steps": 1}
 

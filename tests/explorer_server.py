@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -64,9 +64,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def start_explorer(runs: Path, *flags: str, **options: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def start_explorer(
+    runs: Path, *flags: str, program: Sequence[str] = ("-m", "equilibria"), **options: Any
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Address and process of a server that is started as a user would start it."""
-    command = [sys.executable, "-m", "equilibria", "explore", str(runs), "--no-browser", *flags]
+    command = [sys.executable, *program, "explore", str(runs), "--no-browser", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
         found = re.search(r"http://\S+", cast(IO[str], process.stdout).readline())
         assert found, "the explorer did not start"

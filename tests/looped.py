@@ -34,4 +34,4 @@ def turned(z, degrees):
 
 
 CONTRACTION = Looped(lambda z, x: 0.5 * z + x)
-QUICK = {"budget": 64, "restarts": 3, "attacks": False}
+QUICK = {"budget": 64, "restarts": 3, "attacks": False, "seconds": math.inf}

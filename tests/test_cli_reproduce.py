@@ -21,7 +21,7 @@ from equilibria.cli import main
     ],
 )
 def test_mistakes_are_reported(words, message, tmp_path, capsys):
-    assert main(["reproduce", *words, "--out", str(tmp_path / "results")]) == 1
+    assert main(["reproduce", *words, "--out", str(tmp_path / "results")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 

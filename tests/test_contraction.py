@@ -1,5 +1,6 @@
 """Contraction rates against matrices whose spectrum is known."""
 
+import functools
 import math
 
 import pytest
@@ -8,7 +9,7 @@ from problems import rng
 from torch import Tensor, nn
 
 from equilibria import Budget, EquilibriumModel
-from equilibria.diagnostics import contraction, start_influence
+from equilibria.diagnostics import contraction, from_function, start_influence
 from equilibria.nets import ConvNet
 from equilibria.tasks import PrefixSum
 
@@ -130,6 +131,25 @@ def test_attention_can_be_backpropagated_twice():
     model = EquilibriumModel(nn.Identity(), attend, nn.Identity())
     found = contraction(model, torch.randn(2, 1, 4, 8, generator=rng()), rng=rng())
     assert (found.radius > 0.1).all()
+
+
+def test_attention_whose_result_is_viewed():
+    """Models view the result of the fused kernels, which is laid out by positions; the plain kernel's is not."""
+
+    def attend(z, u, *, view):
+        heads = z.unflatten(2, (2, 2)).transpose(1, 2)  # (batch, heads, length, width)
+        mixed = nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
+        return 0.5 * (mixed.view(z.shape) if view else mixed.reshape(z.shape)) + u
+
+    x, z = (torch.randn(3, 10, 4, generator=rng(seed)) for seed in (0, 1))
+    found = [
+        contraction(
+            from_function(functools.partial(attend, view=view), init=torch.zeros_like, readout=lambda z: z), x, z
+        )
+        for view in (True, False)
+    ]
+    torch.testing.assert_close(found[0].radius, found[1].radius)
+    torch.testing.assert_close(found[0].norm, found[1].norm)
 
 
 @pytest.mark.parametrize("measure", [contraction, start_influence])

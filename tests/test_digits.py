@@ -12,7 +12,7 @@ from problems import rng
 
 from equilibria.io.files import DamagedFile
 from equilibria.tasks import BlurryMNIST
-from equilibria.tasks.digits import IDX, extract, load_digits
+from equilibria.tasks.digits import IDX, extract, forget_digits, load_digits
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_a_damaged_cache_is_named_and_downloaded_again(digit_folder, tmp_path, m
     (tmp_path / "mnist").mkdir()
     for source in digit_folder.iterdir():
         (tmp_path / "mnist" / source.name).write_bytes(source.read_bytes())
-    load_digits.cache_clear()
+    forget_digits()
     assert len(load_digits().train_labels) == 300
     (tmp_path / "mnist" / f"{IDX[1]}.gz").write_bytes(b"")
-    load_digits.cache_clear()
+    forget_digits()
     with (
         pytest.warns(UserWarning, match=rf"{IDX[1]}.gz is empty; downloading MNIST again"),
         pytest.raises(FileNotFoundError, match="could not be downloaded"),
     ):
         load_digits()
-    load_digits.cache_clear()
+    forget_digits()
 
 
 def test_a_download_with_another_hash_is_refused(tmp_path, monkeypatch):

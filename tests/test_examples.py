@@ -1,15 +1,23 @@
-"""Every example, and every Python block of README and docs, runs without changes."""
+"""Every example, every notebook, and every Python block of README and docs, runs without changes."""
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from equilibria import cli as command_line
+from equilibria.cli.failures import UsageError
+
 ROOT = Path(__file__).parent.parent
+BLOCKS = Path(__file__).parent / "page_blocks.py"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = sorted({page.parent for page in PAGES} - {ROOT / "docs" / "models"})  # test_model_pages.py runs these
 
 
 def run(*arguments: str) -> str:
@@ -34,14 +42,59 @@ def test_the_cycle_example_finds_the_doubling_periods():
     assert re.findall(r"period +(\d+)", output) == ["1", "2", "4", "8", "16", "0"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_code_blocks(page):
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_code_blocks(folder):
     """The blocks of a page build on each other, as a reader would run them."""
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
-    if page.stem == "README":
-        assert len(blocks) >= 3
-    if blocks:
-        run("-W", "error", "-c", "\n".join(blocks))
+    run("-W", "error", str(BLOCKS), *(str(page) for page in PAGES if page.parent == folder))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook(notebook):
+    output = run("-W", "error", str(BLOCKS), str(notebook))
+    assert output.strip(), "it prints something"
+    cells = json.loads(notebook.read_text())["cells"]
+    assert any("image/png" in out.get("data", {}) for cell in cells for out in cell.get("outputs", ())), "it is stored"
+    assert not [out for cell in cells for out in cell.get("outputs", ()) if out["output_type"] == "error"]
+
+
+def test_a_block_that_fails_is_named(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("text\n```python\nx = 1\n```\nmore\n```python\nassert x == 2\n```\n")
+    finished = subprocess.run([sys.executable, str(BLOCKS), str(page)], capture_output=True, text=True, cwd=ROOT)
+    assert finished.returncode == 1
+    assert f'{page}", line 7' in finished.stderr
+
+
+def commands(page: Path) -> list[str]:
+    """The `equilibria` commands in the blocks of a page, without comments; a line may continue after a backslash."""
+    blocks = re.findall(r"^ *```(?:bash|sh|console|)\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in map(str.strip, lines) if "equilibria " in line]
+    found = []
+    for line in words:
+        line = line[line.index("equilibria") :] if "equilibria" in line else []
+        end = next((i for i, word in enumerate(line) if word in ("|", ">", "&&", ";")), len(line))
+        found += [shlex.join(line[:end])] if line else []
+    return found
+
+
+@pytest.mark.parametrize(("page", "command"), [(page.stem, one) for page in PAGES for one in commands(page)])
+def test_every_command_of_the_docs_can_be_read(page, command, monkeypatch):
+    """Its flags exist and its values have the right types. Names in <> and folders that a reader makes are examples."""
+    monkeypatch.chdir(ROOT)
+    name, *arguments = shlex.split(command)[1:]
+    if name.startswith("-"):
+        assert name in ("--help", "--version")
+        return
+    arguments = [one for one in arguments if one not in ("--import", "my_module", "my_task")]
+    if name == "train" and any("<" in one or one.startswith("runs/") or one.endswith(".json") for one in arguments):
+        arguments = ["prefix_sum/fast", *arguments[1:]]
+    command_line._parse(name, arguments)
+
+
+def test_a_wrong_command_in_the_docs_is_noticed():
+    with pytest.raises(UsageError, match="did you mean --check"):
+        command_line._parse("evaluate", ["results", "--chek"])
 
 
 def test_the_benchmark_runs(tmp_path):

@@ -86,14 +86,27 @@ def test_a_folder_whose_name_is_not_valid_unicode_is_reported(root):
     listed_with_one_problem(root, "odd \\udcff: ")
 
 
-def test_a_net_of_a_task_without_a_view_is_reported(root, monkeypatch):
+def test_a_net_of_a_task_without_a_view_gets_the_generic_one(root, monkeypatch):
     """Such as the task of a plugin."""
     another(root, "odd", [])
     monkeypatch.delitem(VIEWS, "mazes")
     config = json.loads((root / "odd" / "config.json").read_text())
     config["task"] = to_data(TASKS["mazes"](), KINDS)
     rewrite(root / "odd" / "config.json", json.dumps(config))
-    listed_with_one_problem(root, "odd: the explorer has no view of the task mazes")
+    found = Catalogue([root]).data()
+    assert [net["path"] for net in found["nets"]] == [GOOD, "odd"]
+    assert found["tasks"]["mazes"]["drawing"] == "generic"
+    assert found["tasks"]["mazes"]["pair"] == ["odd"], "one net is not shown twice"
+    assert not found["problems"]
+
+
+def test_path_dependence_is_claimed_only_where_it_was_measured(root):
+    another(root, "unmeasured", [{"difficulty": 10, "steps": 5, "score": 1.0, "alignment": None}])
+    task = Catalogue([root]).data()["tasks"]["edge_copy"]
+    assert (task["unmeasured"], task["path_dependent"]) == (1, 0)
+    another(root, "dependent", [{"difficulty": 10, "steps": 5, "score": 1.0, "alignment": 0.2}])
+    task = Catalogue([root]).data()["tasks"]["edge_copy"]
+    assert (task["unmeasured"], task["path_dependent"]) == (1, 1)
 
 
 def listed_with_one_problem(root: Path, problem: str) -> None:
@@ -133,11 +146,7 @@ def test_an_unmeasured_net_does_not_count_as_path_dependent(root):
     another(root, "edge_copy/low", [{"difficulty": 10, "steps": 5, "score": 0.5, "alignment": 0.3}])
     task = Catalogue([root]).data()["tasks"]["edge_copy"]
     assert task["pair"] == [GOOD, "edge_copy/low"]
-    assert task["contrast"]
-
-
-def test_a_task_without_a_path_dependent_net_has_no_contrast(root):
-    assert not Catalogue([root]).data()["tasks"]["edge_copy"]["contrast"]
+    assert task["path_dependent"] == 1
 
 
 @pytest.mark.parametrize("name", ["config.json", "summary.json", "recipe.json", "model.safetensors"])

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from explorer_page import MEASURED
 from explorer_server import watch
 from playwright.sync_api import Browser, expect
 
@@ -26,11 +27,11 @@ def test_it_works_from_a_disk(exported, browser: Browser):
     wrong = watch(page, "nowhere")
     page.goto((exported / "index.html").as_uri())
     expect(page.locator("#verdict-left")).to_have_text(re.compile("Right from step"))
-    expect(page.locator("#chips-left")).to_contain_text("AA of this input")
+    expect(page.locator("#chips-left")).to_contain_text(MEASURED)
     expect(page.locator("#difficulty")).to_be_disabled()
     page.click("#new")
     expect(page.locator("#seed")).to_have_value("2")
-    expect(page.locator("#chips-right")).to_contain_text("AA of this input")
+    expect(page.locator("#chips-right")).to_contain_text(MEASURED)
     page.select_option("#start", "noise")
     expect(page.locator("#verdict-right")).to_have_text(re.compile("Right from step|Not right|then wrong"))
     page.locator("#step").press("Home")
@@ -64,11 +65,14 @@ def test_nothing_is_overwritten(exported, runs, capsys):
         (["--export", "{new}", "--nets", "mazes/none"], "there is no net 'mazes/none'"),
         (["--export", "{new}", "--difficulty", "10", "--nets", "mazes/fast/seed-0"], "odd number"),
         (["--export", "{new}", "--steps", "5000"], "from 1 to 2000"),
+        (["--export", "{new}", "--difficulty", "13"], "choose one with --task"),
+        (["--export", "{new}", "--task", "mzes"], "did you mean mazes"),
+        (["--export", "{new}", "--task", "mazes", "--difficulty", "500"], "Mazes: size must be a number from 3 to 101"),
     ],
 )
 def test_misuse_is_reported_with_the_remedy(runs, tmp_path, capsys, arguments, reason):
     arguments = [argument.format(new=tmp_path / "new") for argument in arguments]
-    assert main(["explore", str(runs), *arguments]) == 1
+    assert main(["explore", str(runs), *arguments]) == (1 if "--export" in arguments else 2)
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
@@ -79,5 +83,12 @@ def test_without_nets_there_is_nothing_to_explore(tmp_path, capsys, monkeypatch)
     assert main(["explore", str(tmp_path / "missing")]) == 1
     assert "is not a folder" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
-    assert main(["explore"]) == 1
+    assert main(["explore"]) == 2
     assert "there is no folder results or runs here" in capsys.readouterr().err
+
+
+def test_one_task_is_recorded_at_a_difficulty(runs, tmp_path):
+    choice = ["--task", "prefix_sum", "--difficulty", "8", "--starts", "usual", "--steps", "5"]
+    assert main(["explore", str(runs), "--export", str(tmp_path / "site"), *choice]) == 0
+    index = json.loads((tmp_path / "site/index.js").read_text().removeprefix("window.explorerIndex = ").rstrip(";\n"))
+    assert [(view["task"], view["difficulty"]) for view in index["views"]] == [("prefix_sum", 8)]

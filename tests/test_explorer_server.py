@@ -18,6 +18,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from equilibria import Budget, load
+from equilibria.explorer.connections import HEADER_SECONDS
 from equilibria.tasks import Mazes
 
 MAZE = {"net": "mazes/fast/seed-0", "input": {"difficulty": 9, "seed": 1}, "steps": 20}
@@ -284,3 +285,8 @@ def test_a_request_with_invalid_unicode_is_refused_and_the_page_stays_open(explo
         assert json.loads(page.recv(timeout=30))["status"] == 422
         page.send(json.dumps({"id": 2, **MAZE}))
         assert json.loads(page.recv(timeout=30))["event"] == "input"
+
+
+def test_a_page_stays_connected_for_longer_than_a_request_may_take(explorer):
+    with socket(explorer) as page, pytest.raises(TimeoutError):  # nothing arrives, and nothing is closed
+        page.recv(timeout=HEADER_SECONDS + 1)

@@ -65,7 +65,8 @@ def test_no_module_is_shadowed_by_a_name_of_its_package():
     for path in FILES:
         if path.name in ("__init__.py", "__main__.py"):
             continue
-        package = TREES.get(path.parent / "__init__.py")
+        public = "_public.py" if path.parent == SOURCE else "__init__.py"
+        package = TREES.get(path.parent / public)
         names = {
             alias.asname or alias.name
             for node in (package.body if package else [])

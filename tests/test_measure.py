@@ -88,10 +88,7 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "pass the folder of at least one run"),
         (["nowhere"], "no model in nowhere"),
-        (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
-        (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),
         (["RUN", "--noise", "-1"], "scale must be > 0"),
         (["RUN", "--level", "95"], "level must be between 0 and 1"),
         (["RUN", "--at", "0", "5"], "has no difficulty 0"),
@@ -105,9 +102,22 @@ def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, ru
     assert output.out == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "pass the folder of at least one run"),
+        (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
+        (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),
+    ],
+)
+def test_wrong_usage_gives_exit_code_2(arguments, words, run, capsys):
+    assert main(["measure", *(str(run.folder) if one == "RUN" else one for one in arguments)]) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_folders_without_an_evaluation(tmp_path, capsys):
     equilibria.save(DeepThinking(width=4, blocks=1).build(PrefixSum()), tmp_path / "net")
-    assert main(["measure", str(tmp_path / "net")]) == 1
+    assert main(["measure", str(tmp_path / "net")]) == 2
     assert "pass --at DIFFICULTY STEPS" in capsys.readouterr().err
     equilibria.save(EquilibriumModel(nn.Identity(), nn.Identity(), nn.Identity()), tmp_path / "own")
     assert main(["measure", str(tmp_path / "own"), "--at", "6", "4"]) == 1

@@ -108,7 +108,7 @@ def test_a_cluster_that_cannot_be_reached_is_reported_within_seconds(capsys):
     assert time.monotonic() - begin < 10
     with pytest.raises(NoCluster, match="cannot read the address 'somewhere'"):
         list(run_on_ray([], address="somewhere"))
-    assert main(["sweep", "edge_copy/fast", "--address", "127.0.0.1:1"]) == 1
+    assert main(["sweep", "edge_copy/fast", "--address", "127.0.0.1:1"]) == 2
     assert "add --on ray" in capsys.readouterr().err
 
 

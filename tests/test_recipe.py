@@ -129,6 +129,9 @@ def test_a_file_with_a_mistake_is_named(tmp_path):
     path.write_text(json.dumps({"task": {"kind": "prefix_sum"}, "optin": {}}))
     with pytest.raises(ValueError, match=r"mine.json: optin is not a field; did you mean optim"):
         Recipe.load(path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match=r"mine.json: a recipe in a file must name its task and net"):
+        Recipe.load(path)
     path.write_text("{")
     with pytest.raises(ValueError, match=r"mine.json is damaged: it is not valid JSON"):
         Recipe.load(path)

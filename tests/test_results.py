@@ -121,7 +121,7 @@ def test_the_numbers_in_the_docs_are_those_of_the_results():
 
 
 def test_a_stale_number_is_found_and_replaced(tmp_path):
-    page, original = tmp_path / "README.md", (RESULTS.parent / "README.md").read_text()
+    page, original = tmp_path / "page.md", (RESULTS.parent / "docs" / "tasks-and-nets.md").read_text()
     parameters = f"{json.loads((RESULTS / 'mazes/fast/seed-0/summary.json').read_text())['parameters']:,}"
     assert parameters in original
     page.write_text(original.replace(parameters, "1,234"))

@@ -119,7 +119,7 @@ def test_the_command(tmp_path, capsys):
     (tmp_path / "list.json").write_text(json.dumps([SHORT.data(), replace(SHORT, seed=1).data()]))
     assert main(["sweep", str(tmp_path / "list.json"), "--out", str(tmp_path / "runs"), "--json"]) == 0
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["skipped", "skipped"]
-    assert main(["sweep", str(tmp_path / "recipe.json"), "--grid", "sed=1"]) == 1
+    assert main(["sweep", str(tmp_path / "recipe.json"), "--grid", "sed=1"]) == 2
     assert "did you mean seed" in capsys.readouterr().err
 
 
@@ -185,5 +185,5 @@ def test_a_run_that_is_trained_elsewhere_is_no_failure(tmp_path):
     ],
 )
 def test_flags_that_would_be_ignored_are_refused(words, message, capsys, tmp_path):
-    assert main(["sweep", "edge_copy/fast", "--out", str(tmp_path), *words]) == 1
+    assert main(["sweep", "edge_copy/fast", "--out", str(tmp_path), *words]) == 2
     assert message in capsys.readouterr().err

@@ -7,7 +7,7 @@ import torch
 from problems import affine, column, expanding, rng, two_basins
 from torch import nn
 
-from equilibria import Budget, EquilibriumModel
+from equilibria import Answers, Budget, EquilibriumModel
 from equilibria.diagnostics import (
     UNCERTAINTIES,
     Disagreement,
@@ -44,11 +44,13 @@ def test_disagreement_is_the_share_of_positions():
         lambda z, x: two_basins(z.clamp(-1, 1)), init=lambda x: x, readout=lambda z: torch.stack((-z, z), 1)
     )
     x = torch.ones(8, 500)
-    found = Disagreement(restarts=2)(model, x, budget=Budget(200))
+    first, second = (Disagreement(restarts=2, seed=seed, answers=Answers(classes=1)) for seed in (0, 1))
+    found = first(model, x, budget=Budget(200))
     torch.testing.assert_close(found, torch.full((8,), 0.5, dtype=torch.float64), rtol=0, atol=0.1)
-    again = Disagreement(restarts=2, seed=1)(model, x, budget=Budget(200))
-    assert not torch.equal(found, again)
-    assert torch.equal(found, Disagreement(restarts=2)(model, x, budget=Budget(200)))
+    assert not torch.equal(found, second(model, x, budget=Budget(200)))
+    assert torch.equal(found, first(model, x, budget=Budget(200)))
+    with pytest.raises(ValueError, match=r"may have their classes in dimension 1 or 2; pass classes=1 or"):
+        Disagreement(restarts=2)(model, x, budget=Budget(200))
 
 
 def test_misalignment_is_one_minus_the_alignment():
@@ -62,7 +64,7 @@ def test_indecision_is_that_of_the_weakest_position():
     even = torch.tensor([[3.0, 3.0], [-3.0, 3.0], [9.0, -9.0]])  # logits of class 1 at two positions
     model = model_of(lambda z, x: z, init=lambda x: x, readout=lambda z: torch.stack((torch.zeros_like(z), z), 1))
     even[1, 1] = 0.0
-    found = Indecision()(model, even)
+    found = Indecision(Answers(classes=1))(model, even)
     assert found[1] == 1
     torch.testing.assert_close(found[0].item(), 1 - math.tanh(1.5), rtol=0, atol=1e-6)
     assert found[2] < found[0] < found[1]

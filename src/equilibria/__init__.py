@@ -1,62 +1,30 @@
-"""Equilibrium models: networks that iterate a learned map and compute their answer from the state where it settles."""
+"""Equilibrium models: networks that iterate a learned map and compute their answer from the state where it settles.
 
-from equilibria.core.budget import Budget, Keep
-from equilibria.core.conditions import (
-    Confident,
-    Converged,
-    Cycling,
-    Deadline,
-    HaltingHead,
-    SmallKL,
-    Unchanged,
-)
-from equilibria.core.loop import Solver, Stepwise, solve
-from equilibria.core.solution import Solution, Status, Step
-from equilibria.core.stopping import Condition, SolveView
-from equilibria.core.think import Thought
-from equilibria.diagnostics import diagnose
-from equilibria.gradients import GRADIENTS, Backprop, Gradient, Implicit, Neumann, Phantom
-from equilibria.io.folders import load, save
-from equilibria.layer import FixedPoint
-from equilibria.model import Answer, EquilibriumModel, Output
-from equilibria.solvers import SOLVERS, Anderson, Broyden, Picard
+The public names are in `equilibria._public`. They are imported when one of them is used, because torch is slow to
+import and `equilibria --help` does not need it.
+"""
 
-__version__ = "0.1.0"
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "GRADIENTS",
-    "SOLVERS",
-    "Anderson",
-    "Answer",
-    "Backprop",
-    "Broyden",
-    "Budget",
-    "Condition",
-    "Confident",
-    "Converged",
-    "Cycling",
-    "Deadline",
-    "EquilibriumModel",
-    "FixedPoint",
-    "Gradient",
-    "HaltingHead",
-    "Implicit",
-    "Keep",
-    "Neumann",
-    "Output",
-    "Phantom",
-    "Picard",
-    "SmallKL",
-    "Solution",
-    "SolveView",
-    "Solver",
-    "Status",
-    "Step",
-    "Stepwise",
-    "Thought",
-    "Unchanged",
-    "diagnose",
-    "load",
-    "save",
-    "solve",
-]
+if TYPE_CHECKING:
+    from equilibria._public import *  # noqa: F403
+
+__version__ = "0.2.0"
+
+_PACKAGES = ("core", "diagnostics", "evaluation", "gradients", "io", "nets", "solvers", "tasks", "training")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    public = importlib.import_module(f"{__name__}._public")
+    if name != "__all__" and name not in public.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(public, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__"), *_PACKAGES})

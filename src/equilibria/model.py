@@ -14,10 +14,11 @@ from equilibria.core._modules import refuse_batch_norm
 from equilibria.core._prepare import is_transformed, prepare
 from equilibria.core._random import drawing_from
 from equilibria.core._tree import batch_size, flat, leaves, map_leaves, take, where_rows
+from equilibria.core.answers import Answers
 from equilibria.core.budget import Budget, Keep, as_budget, require_whole
 from equilibria.core.loop import Solver, Stepwise, check_solver, solve
 from equilibria.core.solution import Solution, Status, Step
-from equilibria.core.stopping import Condition, SolveView
+from equilibria.core.stopping import Condition, SolveView, as_condition
 from equilibria.core.think import Thought, thoughts
 from equilibria.gradients import Backprop, Gradient, check_gradient
 from equilibria.solvers import Picard
@@ -60,6 +61,8 @@ class EquilibriumModel(nn.Module):
         init: `init(*injection)` returns the initial state.
         solver, gradient, budget: used unless a call overrides them. Default to 32 plain steps and backpropagation.
         frozen, measure, timed: as in `equilibria.solve`.
+        answers: how to read predictions as answers, for stopping conditions and measurements. What it leaves open is
+            found from the shapes of predictions.
 
     Parametrized weights (`torch.nn.utils.parametrizations`), such as weight norm, are computed once per call. A cell
     can also precompute what depends only on the injection: define a method `prepare_solve(*injection)` that returns
@@ -85,11 +88,13 @@ class EquilibriumModel(nn.Module):
         frozen: Sequence[str] = (),
         measure: Sequence[str] | None = None,
         timed: bool = False,
+        answers: Answers | None = None,
     ) -> None:
         super().__init__()
         self.solver, self.gradient, self.budget = check_solver(solver), check_gradient(gradient), as_budget(budget)
         self.encoder, self.cell, self.readout, self.init = encoder, cell, readout, init
         self._options = as_map(zeros, frozen=frozen, measure=measure, timed=timed)  # for whatever the cell is
+        self.answers = answers or Answers()
         self.blueprint: Any = None  # the net and the task that build this model, if known
         self.record: dict[str, Any] | None = None  # recipe and summary of the run that it was loaded from
         self._check_cell()
@@ -112,14 +117,18 @@ class EquilibriumModel(nn.Module):
         with drawing_from(rng):
             return self.init(*self.inject(x))
 
-    def _problem(self, x: Any, z0: Any, lost: Tensor | None = None) -> tuple[Map, Any, tuple]:
-        """The arguments of a solve: the map, the initial state and the injection, NaN for rows that are `lost`."""
+    def problem(self, x: Any, z0: Any = None, lost: Tensor | None = None) -> tuple[Map, Any, tuple]:
+        """Return the arguments of a solve: map, initial state and injection, which is NaN for rows that are `lost`."""
         injection = self.inject(x)
         if lost is not None:
             injection = where_rows(~lost, injection, math.nan)
         start = self.init(*injection) if z0 is None else z0
         cell, injection = prepare(self.cell, injection)
         return replace(self._options, f=cell), start, injection
+
+    def condition_for(self, until: Condition | Callable[[SolveView], Tensor] | None) -> Condition | None:
+        """The condition `until`, which reads predictions as answers of this model."""
+        return None if until is None else as_condition(until).reading(self.answers)
 
     def equilibrium(
         self,
@@ -138,10 +147,10 @@ class EquilibriumModel(nn.Module):
         """Solve without gradients and return the solution. Takes the arguments of `equilibria.solve`."""
         with torch.no_grad(), drawing_from(rng):
             return solve(
-                *self._problem(x, z0),
+                *self.problem(x, z0),
                 solver=solver or self.solver,
                 budget=self.budget if budget is None else budget,
-                until=until,
+                until=self.condition_for(until),
                 every=every,
                 readout=self.readout,
                 keep=keep,
@@ -168,7 +177,7 @@ class EquilibriumModel(nn.Module):
         x, lost = _without_lost_inputs(x) if torch.is_grad_enabled() and not is_transformed() else (x, None)
         with drawing_from(rng):
             solution = (gradient or self.gradient).solve(
-                *self._problem(x, z0, lost),
+                *self.problem(x, z0, lost),
                 solver=solver or self.solver,
                 budget=self.budget if budget is None else budget,
                 trace=trace,
@@ -243,7 +252,8 @@ class EquilibriumModel(nn.Module):
         how = {"solver": solver or self.solver, "budget": self.budget if budget is None else budget, "trace": False}
         restarted = None
         with torch.no_grad():
-            step, start, injection = self._problem(x, z0)
+            step, start, injection = self.problem(x, z0)
+            until = self.condition_for(until)
             stepwise = Stepwise(step, start, injection, **how, until=until, every=every, readout=self.readout)
             if restarts and rng:
                 example = torch.arange(batch_size(start), device=stepwise.status.device).repeat(restarts)

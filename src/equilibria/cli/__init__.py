@@ -1,68 +1,79 @@
-"""The command line.
+"""The command line. `equilibria.cli.commands` lists the commands; each is imported when it is called."""
 
-`equilibria quickstart | list | train | evaluate | measure | attack | diagnose | sweep | reproduce | explore | seal`
-"""
-
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Any
 
-import tyro
-
-from equilibria.cli.attack import AttackCommand
-from equilibria.cli.diagnose import DiagnoseCommand
-from equilibria.cli.evaluate import Evaluate
-from equilibria.cli.explore import Explore
-from equilibria.cli.failures import FAILED, INTERRUPTED, printable, report, short_warnings
-from equilibria.cli.listing import List
-from equilibria.cli.measure import MeasureCommand
-from equilibria.cli.quickstart import Quickstart
-from equilibria.cli.reproduce import Reproduce
-from equilibria.cli.seal import Seal
-from equilibria.cli.sweep import Sweep
-from equilibria.cli.train import Train, resume_command, with_recipe
-from equilibria.training import Interrupted, TrainingDiverged
+from equilibria.cli.commands import COMMANDS, overview
+from equilibria.cli.failures import BROKEN_PIPE, INTERRUPTED, UsageError, report, short_warnings
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 (failed), 2 (wrong flags), 70 (unexpected), 130 (interrupted)."""
+    """Run one command and return its exit code: 0, 1 (failed), 2 (wrong usage), 70 (unexpected), 130 (interrupted)."""
     with short_warnings():
-        return _run(list(sys.argv[1:] if arguments is None else arguments))
+        try:
+            code = _run(list(sys.argv[1:] if arguments is None else arguments))
+            sys.stdout.flush()
+            return code
+        except SystemExit as stopped:  # of tyro, after it has shown the help of a command
+            return int(stopped.code or 0)
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return BROKEN_PIPE
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except Exception as error:
+            return report(error)
 
 
 def _run(arguments: list[str]) -> int:
+    modules, arguments = _split_modules(arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] == "--version":
+        from equilibria import __version__
+
+        print(f"equilibria {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        from equilibria.io.describe import nearest
+
+        what = "flag" if name.startswith("-") else "command"
+        raise UsageError(f"there is no {what} {name}; {nearest(name, [*COMMANDS, '--help', '--version', '--import'])}")
+    from equilibria.plugins import import_modules, named_modules
+
+    if wanted := [*named_modules(), *modules]:
+        import_modules(wanted)
     try:
-        if arguments.count("--grid") > 1:
-            raise ValueError("--grid is given twice; list all axes after one --grid")
-        train, arguments = with_recipe(arguments)
-        command = tyro.cli(
-            Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
-            | Annotated[List, tyro.conf.subcommand("list")]
-            | Annotated[Train, tyro.conf.subcommand("train", default=train)]
-            | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-            | Annotated[MeasureCommand, tyro.conf.subcommand("measure")]
-            | Annotated[AttackCommand, tyro.conf.subcommand("attack")]
-            | Annotated[DiagnoseCommand, tyro.conf.subcommand("diagnose")]
-            | Annotated[Sweep, tyro.conf.subcommand("sweep")]
-            | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-            | Annotated[Explore, tyro.conf.subcommand("explore")]
-            | Annotated[Seal, tyro.conf.subcommand("seal")],
-            args=arguments,
-            prog="equilibria",
-            description="Train, measure and use equilibrium models: networks that iterate until they settle.",
-            config=(tyro.conf.AvoidSubcommands,),
-        )
-        return command.run()
-    except Interrupted as stopped:
-        print(f"{stopped}; to resume: {resume_command(stopped.folder, arguments)}", file=sys.stderr)
-        return INTERRUPTED
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except TrainingDiverged as error:
-        print(f"equilibria: {printable(error)}", file=sys.stderr)
-        return FAILED
-    except Exception as error:
-        return report(error)
+        return _parse(name, rest).run()
+    except UsageError as error:
+        error.command = error.command or name
+        raise
+
+
+def _parse(name: str, arguments: list[str]) -> Any:
+    from equilibria.cli.parsing import parse
+
+    kind = COMMANDS[name].load()
+    return kind.parse(arguments) if hasattr(kind, "parse") else parse(kind, arguments, name)
+
+
+def _split_modules(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The modules of --import, which decide which names and flags exist, and the other arguments."""
+    modules, rest, words = [], [], iter(arguments)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag != "--import":
+            rest.append(word)
+            continue
+        value = value if equals else next(words, "")
+        if not value or value.startswith("-"):
+            raise UsageError("--import takes the name of a module, such as --import my_module")
+        modules += value.split(",")
+    return modules, rest

@@ -2,17 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import tyro
-from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import make_console
 from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
+from equilibria.cli.progress_bar import MeasuringBar
 from equilibria.core.budget import Budget
-from equilibria.diagnostics import alignment_score, attack
+from equilibria.diagnostics import Attack, alignment_score, attack
 from equilibria.io.files import to_json
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Batch, Task
@@ -31,7 +32,7 @@ class AttackCommand(MeasuringFlags):
     paper's stress test). The AA score and the answers of a path-independent net do not change.
     """
 
-    run_folder: tyro.conf.Positional[Path]
+    run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
     """Folder of a finished run, for example results/prefix_sum/fast/seed-0."""
     difficulty: float | None = None
     """Difficulty of the instances. Defaults to the first difficulty that the recipe evaluates."""
@@ -54,14 +55,14 @@ class AttackCommand(MeasuringFlags):
         use_threads(self.threads)
         run = Run(self.run_folder)
         if self.examples < 2:
-            raise ValueError(
+            raise UsageError(
                 f"--examples must be at least 2, got {self.examples}; searches start from the limits of other examples"
             )
         difficulty, steps = choose_point(run.recipe.evaluation, self.difficulty, self.steps)
         if difficulty is None:
-            raise ValueError("the recipe has no evaluation; pass --difficulty and --steps")
+            raise UsageError("the recipe has no evaluation; pass --difficulty and --steps")
         if not steps:
-            raise ValueError(f"the recipe has no number of steps for difficulty {difficulty}; pass --steps")
+            raise UsageError(f"the recipe has no number of steps for difficulty {difficulty}; pass --steps")
         task = run.recipe.task.held_out()
         batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
         result = self._attack_batch(run.model(), task, batch, run.recipe.evaluation.budget(steps))
@@ -69,8 +70,8 @@ class AttackCommand(MeasuringFlags):
             print(to_json(result))
         else:
             where = f"at {difficulty}, {steps} steps, {self.examples} examples"
-            Console().print(f"{self.run_folder} {where}", soft_wrap=True)
-            Console().print(_table(result))
+            make_console().print(f"{self.run_folder} {where}", soft_wrap=True)
+            make_console().print(_table(result))
         return 0
 
     def _attack_batch(self, model: EquilibriumModel, task: Task, batch: Batch, budget: Budget) -> dict[str, Any]:
@@ -82,24 +83,16 @@ class AttackCommand(MeasuringFlags):
         per_example = state.numel() * min(self.through or budget.steps, budget.steps) * max(1, self.guesses)
         count = max(2, UNROLLED_NUMBERS // per_example)
         parts = [batch._replace(x=x, y=y) for x, y in zip(batch.x.split(count), batch.y.split(count), strict=True)]
-        console = Console(stderr=True)
         cosines, diverged, usual, attacked = [], 0, [], []
-        for part in track(parts, "attacking", console=console, disable=not console.is_terminal):
-            found = attack(
-                model,
-                part.x,
-                budget=budget,
-                guesses=self.guesses,
-                updates=self.updates,
-                radius=self.radius,
-                through=self.through or None,
-                rng=rng,
-            )
-            scores = found.scores(model, task, part)
-            cosines.append(found.cosine)
-            usual.append(scores.usual)
-            attacked.append(scores.attacked)
-            diverged += int(found.diverged.sum())
+        with MeasuringBar(make_console(stderr=True), "attacking") as bar:
+            for number, part in enumerate(parts):
+                bar(number / len(parts))
+                found = self._attack(model, part, budget, rng)
+                scores = found.scores(model, task, part)
+                cosines.append(found.cosine)
+                usual.append(scores.usual)
+                attacked.append(scores.attacked)
+                diverged += int(found.diverged.sum())
         return {
             "folder": str(self.run_folder),
             "difficulty": batch.difficulty,
@@ -113,6 +106,18 @@ class AttackCommand(MeasuringFlags):
             "diverged": diverged,  # attacked starts; they do not count in `attacked_alignment`
             "alignment_diverged": int(alignment.diverged.sum()),  # the same for `alignment`
         }
+
+    def _attack(self, model: EquilibriumModel, part: Batch, budget: Budget, rng: torch.Generator) -> Attack:
+        return attack(
+            model,
+            part.x,
+            budget=budget,
+            guesses=self.guesses,
+            updates=self.updates,
+            radius=self.radius,
+            through=self.through or None,
+            rng=rng,
+        )
 
 
 def _table(result: dict[str, Any]) -> Table:

@@ -1,11 +1,8 @@
 """`equilibria diagnose`."""
 
-import importlib
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -13,13 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
-from equilibria.cli.options import Flag, MeasuringFlags, choose_point, use_threads
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import Flag
+from equilibria.cli.objects import find_object
+from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
 from equilibria.diagnostics import diagnose
+from equilibria.diagnostics.doctor._diagnose import FEWEST_STEPS, LOOKAHEAD
 from equilibria.tasks import Batch
 from equilibria.training import Run
 from equilibria.training.measurement import SEED
-
-DEFAULT_STEPS = 200  # without an evaluation in a recipe
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,17 @@ class DiagnoseCommand(MeasuringFlags):
     (model, inputs) or (model, inputs, targets).
     """
 
-    what: tyro.conf.Positional[str]
+    what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
     """Folder of a run, or module:object."""
     difficulty: float | None = None
     """Difficulty of the instances of a run. Defaults to the first difficulty that the recipe evaluates."""
+    trained_steps: int = 0
+    """Trained steps, with which more steps are compared. 0 uses the recipe's largest depth or the model's budget."""
     steps: int = 0
-    """Steps per solve. 0 uses the steps of the recipe's evaluation at that difficulty, or 200."""
+    """Steps per solve. 0 uses ten times the trained steps, at least 200, and at least the steps of the recipe's
+    evaluation."""
+    seconds: float = 60.0
+    """About how long the diagnosis may take. The report says what was cut."""
     examples: int = 64
     """Number of inputs."""
     restarts: int = 5
@@ -48,7 +52,7 @@ class DiagnoseCommand(MeasuringFlags):
     def run(self) -> int:
         use_threads(self.threads)
         if self.html and self.html.is_dir():
-            raise ValueError(f"--html {self.html} is a folder; pass a file, such as {self.html / 'report.html'}")
+            raise UsageError(f"--html {self.html} is a folder; pass a file, such as {self.html / 'report.html'}")
         console = Console(stderr=self.json)
         case = self._case()
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
@@ -56,6 +60,8 @@ class DiagnoseCommand(MeasuringFlags):
             bar = progress.add_task("", total=1.0)
             diagnosis = diagnose(
                 **case,
+                name=self.what.rstrip("/"),
+                seconds=self.seconds,
                 restarts=self.restarts,
                 attacks=not self.no_attack,
                 on_progress=lambda name, share: progress.update(bar, description=name, completed=share),
@@ -72,15 +78,16 @@ class DiagnoseCommand(MeasuringFlags):
     def _case(self) -> dict[str, Any]:
         """The model, its inputs and its budget: arguments of `diagnose`."""
         if self.examples < 2:
-            raise ValueError(f"--examples must be >= 2, got {self.examples}; a diagnosis compares examples")
+            raise UsageError(f"--examples must be >= 2, got {self.examples}; a diagnosis compares examples")
         if (Path(self.what) / "recipe.json").is_file():
             return self._run_case(Run(self.what))
         module, colon, name = self.what.partition(":")
         if not (module and colon and name):
-            raise ValueError(f"{self.what} is neither the folder of a run nor module:object")
+            raise UsageError(f"{self.what} is neither the folder of a run nor module:object")
         if self.difficulty is not None:
-            raise ValueError(f"--difficulty applies only to runs; {self.what} has its own inputs")
-        return {**self._object_case(module, name), "budget": self.steps or DEFAULT_STEPS}
+            raise UsageError(f"--difficulty applies only to runs; {self.what} has its own inputs")
+        steps = {"budget": self.steps or None, "trained_steps": self.trained_steps or None}
+        return {**self._object_case(module, name), **steps}
 
     def _run_case(self, run: Run) -> dict[str, Any]:
         difficulty, steps = choose_point(run.recipe.evaluation, self.difficulty, self.steps)
@@ -91,17 +98,15 @@ class DiagnoseCommand(MeasuringFlags):
         def score(prediction: Tensor, targets: Tensor) -> Tensor:
             return task.score(prediction, Batch(batch.x, targets, difficulty))  # a task may need the input
 
-        case = {"model": run.model(), "inputs": batch.x, "targets": batch.y, "budget": steps or DEFAULT_STEPS}
+        trained = self.trained_steps or run.recipe.depth.most
+        budget = self.steps or max(FEWEST_STEPS, LOOKAHEAD * trained, steps)
+        if not self.trained_steps and trained > budget:
+            trained = None
+        case = {"model": run.model(), "inputs": batch.x, "targets": batch.y, "budget": budget, "trained_steps": trained}
         return case | {"score": score, "higher_is_better": task.higher_is_better}
 
     def _object_case(self, module: str, name: str) -> dict[str, Any]:
-        sys.path.insert(0, os.getcwd())  # like python -m
-        try:
-            thing = importlib.import_module(module)
-            for part in name.split("."):
-                thing = getattr(thing, part)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"cannot find {module}:{name}: {error}") from error
+        thing = find_object(f"{module}:{name}")
         if isinstance(thing, nn.Module) or hasattr(thing, "step"):
             raise ValueError(
                 f"{module}:{name} is a model without inputs; pass a tuple (model, inputs) or (model, inputs, "

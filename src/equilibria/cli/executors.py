@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from equilibria.cli.failures import UsageError
 from equilibria.training._sweep import Executor, available_cores
 from equilibria.training.pool import run_in_pool
 from equilibria.training.ray_executor import run_on_ray
@@ -30,7 +31,7 @@ class ExecutorFlags:
     def at_once(self) -> int:
         """Number of worker processes on this machine."""
         if self.workers < 0:
-            raise ValueError(f"--workers must be >= 0, got {self.workers}; 0 uses every core")
+            raise UsageError(f"--workers must be >= 0, got {self.workers}; 0 uses every core")
         return self.workers or available_cores()
 
     def executor(self, stop: threading.Event, options: Mapping[str, Any]) -> Executor:
@@ -38,9 +39,9 @@ class ExecutorFlags:
         at_once = self.at_once
         if self.on == "ray":
             if self.workers:
-                raise ValueError("--workers applies only to the local pool; on Ray, set --cpus per run")
+                raise UsageError("--workers applies only to the local pool; on Ray, set --cpus per run")
             where = {"address": self.address, "cpus": self.cpus, "gpus": self.gpus}
             return partial(run_on_ray, **where, stop=stop, options=options)
         if self.address or self.cpus != 1 or self.gpus:
-            raise ValueError("--address, --cpus and --gpus apply only to a Ray cluster; add --on ray")
+            raise UsageError("--address, --cpus and --gpus apply only to a Ray cluster; add --on ray")
         return partial(run_in_pool, workers=at_once, stop=stop, options=options)

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import tyro
-
-from equilibria.cli.options import Flag, SolverName
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import CommandFlags, Flag, Folders
+from equilibria.cli.options import SolverName
+from equilibria.plugins import load_plugins
 
 
 @dataclass(frozen=True)
-class Explore:
+class Explore(CommandFlags):
     """Open a page in the browser that shows two nets side by side, on an input that you can edit.
 
     Nets are found in the given folders and their subfolders.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    runs: Folders = ()
     """Folders with trained nets. Defaults to `results` and `runs`, if they exist."""
     port: int = 0
     """Port to listen on. Defaults to the first free port from 8420."""
@@ -31,8 +32,10 @@ class Explore:
     """Write the page with recorded solves into this folder, as static files for any web host, instead of serving it."""
     nets: tuple[str, ...] = ()
     """With --export: nets to record, as paths in these folders. Defaults to those with the highest and lowest AA."""
+    task: tuple[str, ...] = ()
+    """With --export: tasks to record. Defaults to all tasks of these nets."""
     difficulty: float | None = None
-    """With --export: difficulty of the inputs. Defaults to the difficulty that the page opens with."""
+    """With --export and one task: difficulty of the inputs. Defaults to the difficulty that the page opens with."""
     seeds: tuple[int, ...] = ()
     """With --export: seeds of the inputs. Defaults to the seed that the page opens with."""
     starts: tuple[Literal["usual", "zeros", "noise", "other", "attack"], ...] = ("usual", "noise")
@@ -45,19 +48,21 @@ class Explore:
     def run(self) -> int:
         """Serve the page, or export it."""
         explorer = _explorer()
+        load_plugins()
         roots = list(self.runs) or explorer.default_roots()
         if not roots:
-            raise ValueError("there is no folder results or runs here; pass a folder of trained nets")
+            raise UsageError("there is no folder results or runs here; pass a folder of trained nets")
         if self.export is not None:
-            choice = explorer.ExportChoice(**{name: getattr(self, name) for name in _EXPORT_ONLY})
+            chosen = {name: getattr(self, name) for name in _EXPORT_ONLY}
+            choice = explorer.ExportChoice(tasks=chosen.pop("task"), **chosen)
             explorer.export(roots, self.export, choice)
             print(f"The page is {self.export / 'index.html'}")
             return 0
         wrong = [name for name in _EXPORT_ONLY if getattr(self, name) != getattr(Explore, name)]
         if wrong:
-            raise ValueError(f"--{wrong[0]} applies only to --export; add --export FOLDER")
+            raise UsageError(f"--{wrong[0]} applies only to --export; add --export FOLDER")
         if self.host in ("0.0.0.0", "::"):
-            raise ValueError(f"--host {self.host} means every address; pass the address that browsers will use")
+            raise UsageError(f"--host {self.host} means every address; pass the address that browsers will use")
         explorer.serve(roots, host=self.host, port=self.port, memory=self.memory, on_ready=self._announce)
         return 0
 
@@ -67,7 +72,7 @@ class Explore:
             webbrowser.open(address)
 
 
-_EXPORT_ONLY = ("nets", "difficulty", "seeds", "starts", "solvers", "steps")
+_EXPORT_ONLY = ("nets", "task", "difficulty", "seeds", "starts", "solvers", "steps")
 
 
 def _explorer() -> Any:

@@ -10,12 +10,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SUCCESS, FAILED, UNEXPECTED, INTERRUPTED = 0, 1, 70, 130  # exit codes; wrong flags give 2
+SUCCESS, FAILED, USAGE, UNEXPECTED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 70, 130, 141  # exit codes
 NO_MEMORY = re.compile("allocate memory|out of memory|alloc_cpu", re.IGNORECASE)
+
+
+class UsageError(ValueError):
+    """The arguments of a command are wrong. `command` is the one whose help explains them, if any."""
+
+    def __init__(self, message: str, command: str = "") -> None:
+        super().__init__(message)
+        self.command = command
+
+
+class Stopped(Exception):
+    """The user stopped the command; the message says what was saved."""
 
 
 def report(error: BaseException) -> int:
     """Print a one-line message about an error, and return the exit code."""
+    if isinstance(error, UsageError):
+        page = f"equilibria {error.command} --help" if error.command else "equilibria --help"
+        print(f"equilibria: {printable(error)} (see: {page})", file=sys.stderr)
+        return USAGE
+    if isinstance(error, Stopped):
+        print(printable(error), file=sys.stderr)
+        return INTERRUPTED
     if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
         print("equilibria: not enough memory; use a smaller net, batch or number of examples", file=sys.stderr)
         return FAILED

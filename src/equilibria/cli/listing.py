@@ -1,63 +1,93 @@
-"""`equilibria list`."""
+"""`equilibria list`. It does not import torch, so it reads the names and texts of the library from catalogue.json."""
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from equilibria.cli.options import Flag
-from equilibria.training import RECIPES, table
-from equilibria.training.recipe import KINDS
+from equilibria.cli.flags import CommandFlags, Flag, make_console
+from equilibria.io.manifest import UnsealedFolder
+from equilibria.io.progress import progress_row, row_or_reason, run_folders
+from equilibria.plugins import imported_modules, plugin_names
 
-SHOWN = ("folder", "name", "seed", "state", "step", "steps", "loss", "score", "alignment")  # columns without --json
-PARTS = {f"{kind.__name__.lower()}s": members for kind, members in KINDS.items()}
-What = Literal["recipes", "runs", "tasks", "nets", "solvers", "gradients", "starts", "depths", "extras"]
+CATALOGUE = Path(__file__).with_name("catalogue.json")  # `make numbers` writes it
+Parts = Literal["tasks", "nets", "solvers", "gradients", "starts", "depths", "extras"]
+WIDE = 140  # columns that the sources of recipes need
+GROUPS = ("tasks", "nets", "solvers", "gradients", "starts", "depths", "extras", "recipes", "views")
+What = Literal["recipes", "runs", "plugins", Parts]
 
 
 @dataclass(frozen=True)
-class List:
-    """List recipes, runs, or the kinds of a part of a recipe."""
+class List(CommandFlags):
+    """List recipes, runs, plugins, or the kinds of a part of a recipe.
 
-    what: tyro.conf.Positional[What] = "recipes"
-    """What to list."""
+    The minutes of a recipe are those that its training and its full measurement took on one thread of the machine that
+    made the results of this project.
+    """
+
+    what: Annotated[tyro.conf.Positional[What], tyro.conf.arg(metavar="WHAT")] = "recipes"
+    """recipes, runs, plugins, tasks, nets, solvers, gradients, starts, depths or extras."""
     folder: Path = Path("runs")
     """Folder to search for runs."""
     json: Flag = False
     """Print JSON."""
 
     def run(self) -> int:
+        """Print the table."""
         rows = self._rows()
+        console = make_console()
         if self.json:
             print(json.dumps(rows, indent=1))
         elif not rows:
-            Console().print(f"no {self.what} yet" + (f" in {self.folder}" if self.what == "runs" else ""))
+            console.print(f"no {self.what} yet" + (f" in {self.folder}" if self.what == "runs" else ""))
         else:
-            table = Table(box=None, pad_edge=False)
+            if self.what == "recipes" and console.width < WIDE:
+                rows = [{name: value for name, value in row.items() if name != "source"} for row in rows]
+            shown = Table(box=None, pad_edge=False)
             for heading in rows[0]:
-                table.add_column(heading)
+                numbers = all(isinstance(row[heading], int | float | None) for row in rows)
+                fixed = heading in ("name", "id") or numbers
+                justify = "right" if numbers else "left"
+                shown.add_column(heading.replace("_", " "), overflow="fold", no_wrap=fixed, justify=justify)
             for row in rows:
-                table.add_row(*map(_shown, row.values()))
-            Console().print(table)
+                shown.add_row(*map(_shown, row.values()))
+            console.print(shown)
         return 0
 
     def _rows(self) -> list[dict[str, Any]]:
-        if self.what == "recipes":
-            return [
-                {"name": name, "id": recipe.id, "steps": recipe.optim.steps, "source": recipe.source}
-                for name, recipe in RECIPES.items()
-            ]
         if self.what == "runs":
-            rows = table(self.folder)
-            return rows if self.json else [{name: row[name] for name in SHOWN} for row in rows]
-        return [
-            {"name": name, "class": kind.__name__, "what": (kind.__doc__ or "").strip().split("\n")[0]}
-            for name, kind in PARTS[self.what].items()
-        ]
+            return self._runs()
+        if self.what == "plugins":
+            return [
+                {"group": group, "name": name, "package": package}
+                for group in GROUPS
+                for name, package in plugin_names(group).items()
+            ]
+        if imported_modules():  # what they registered is known only where everything is imported
+            from equilibria.cli.catalogue import catalogue
+
+            return catalogue(json.loads(CATALOGUE.read_text()))[self.what]
+        rows = json.loads(CATALOGUE.read_text())[self.what]
+        return rows + [_plugin_row(rows[0], name, package) for name, package in plugin_names(self.what).items()]
+
+    def _runs(self) -> list[dict[str, Any]]:
+        if self.json:
+            from equilibria.training import table
+
+            return table(self.folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnsealedFolder)  # one for each old run would hide the table
+            return [row_or_reason(progress_row, folder) for folder in run_folders(self.folder)]
+
+
+def _plugin_row(like: dict[str, Any], name: str, package: str) -> dict[str, Any]:
+    text = "source" if "source" in like else "what"
+    return dict.fromkeys(like) | {"name": name, text: f"from the plugin {package}"}
 
 
 def _shown(value: Any) -> str:

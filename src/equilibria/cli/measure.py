@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from equilibria.cli.options import MeasuringFlags, SolverName, as_points, use_threads
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import Folders, make_console
+from equilibria.cli.options import MeasuringFlags, Points, SolverName, as_points, expand_folders, use_threads
+from equilibria.cli.progress_bar import MeasuringBar
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import Alignment, Estimate, Noise, Restart, Swapped, ZeroState, alignment_score, bootstrap
 from equilibria.io.files import jsonable
@@ -57,9 +57,9 @@ class MeasureCommand(MeasuringFlags):
     Intervals are bootstrapped over examples. Solves that diverge are counted and excluded from the means.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of finished runs, or of saved models with a known task."""
-    at: tuple[tuple[float, int], ...] = ()
+    runs: Folders = ()
+    """Folders of finished runs or of saved models with a known task, or folders with runs below them."""
+    at: Points = ()
     """Pairs of a difficulty and a number of steps. Defaults to those of the recipe's evaluation."""
     examples: int = 0
     """Instances of each difficulty. 0 uses the number of the recipe's evaluation."""
@@ -78,14 +78,14 @@ class MeasureCommand(MeasuringFlags):
 
     def run(self) -> int:
         if not self.runs:
-            raise ValueError("pass the folder of at least one run; `equilibria list runs` shows them")
+            raise UsageError("pass the folder of at least one run; `equilibria list runs` shows them")
         bootstrap(torch.ones(1), level=self.level)  # raises early if the level is impossible
         noise = [Noise(scale) for scale in self.noise]
         use_threads(self.threads)
-        console, results = Console(stderr=self.json), []
-        for folder in self.runs:
+        console, results = make_console(stderr=self.json), []
+        for folder in expand_folders(self.runs):
             points = []
-            for point in self._points(folder, noise, console):
+            for point in self._points(folder, noise):
                 if self.json:
                     points.append(self._as_data(point))
                 else:
@@ -96,27 +96,25 @@ class MeasureCommand(MeasuringFlags):
             print(json.dumps(results, allow_nan=False))
         return 0
 
-    def _points(self, folder: Path, noise: list[Noise], console: Console) -> Iterator[Point]:
+    def _points(self, folder: Path, noise: list[Noise]) -> Iterator[Point]:
         model, task, evaluation = _load(folder)
         at = as_points(self.at) or evaluation.at or [point[:2] for point in evaluation.finally_at]
         if not at:
-            raise ValueError(f"the recipe of {folder} has no evaluation; pass --at DIFFICULTY STEPS")
+            raise UsageError(f"the recipe of {folder} has no evaluation; pass --at DIFFICULTY STEPS")
         examples = self.examples or evaluation.examples
         if not 1 <= self.restarts < examples:
-            raise ValueError(
+            raise UsageError(
                 f"--restarts must be between 1 and {examples - 1}, got {self.restarts}: each restart needs another "
                 "example; change --restarts or --examples"
             )
         tol = evaluation.tol if self.tol is None else self.tol
-        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-            bar = progress.add_task("", total=None)
-            for difficulty, steps in at:
+        with MeasuringBar(make_console(stderr=True), f"measuring {folder}") as bar:
+            for place, (difficulty, steps) in enumerate(at):
                 batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(self.seed))
                 x, found, rng = batch.x.to(device_of(model)), [], torch.Generator().manual_seed(self.seed)
                 starts = _starts(model, x, noise)
-                progress.update(bar, total=len(at) * len(starts))
-                for start in starts:
-                    progress.update(bar, description=f"{difficulty}, {start}")
+                for number, start in enumerate(starts):
+                    bar((place + number / len(starts)) / len(at), f"measuring at {difficulty}, from {start}")
                     found.append(
                         alignment_score(
                             model,
@@ -129,7 +127,6 @@ class MeasureCommand(MeasuringFlags):
                             rng=rng,
                         )
                     )
-                    progress.advance(bar)
                 yield _point(model, task, batch, steps, found)
 
     def _estimates(self, alignment: Alignment) -> dict[str, dict[str, Estimate]]:

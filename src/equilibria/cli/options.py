@@ -3,24 +3,31 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 import tyro
 
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import CommandFlags, Flag
+from equilibria.plugins import load_plugins
 from equilibria.solvers import SOLVERS
-from equilibria.training import Evaluation
+from equilibria.training import Evaluation, find_runs
+from equilibria.training.measurement import Final
 from equilibria.training.trackers import TRACKERS
 
+load_plugins()  # before their names become choices
 if TYPE_CHECKING:
     SolverName = TrackerName = str
 else:
     SolverName, TrackerName = Literal[tuple(SOLVERS)], Literal[tuple(TRACKERS)]
-Flag = tyro.conf.FlagCreatePairsOff[bool]  # --json, without a --no-json
+Points = Annotated[tuple[tuple[float, int], ...], tyro.conf.arg(metavar="DIFFICULTY STEPS ...")]
+FinalFlag = Annotated[Final | None, tyro.conf.arg(metavar="{none,quick,full}")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuringFlags:
+class MeasuringFlags(CommandFlags):
     """Flags of the commands that measure trained nets."""
 
     threads: int = 0
@@ -33,9 +40,19 @@ def use_threads(threads: int) -> None:
     """Set the number of PyTorch threads. 0 leaves it unchanged."""
     most = 8 * (os.cpu_count() or 1)
     if not 0 <= threads <= most:
-        raise ValueError(f"--threads must be from 0 to {most}, got {threads}; 0 keeps PyTorch's default")
+        raise UsageError(f"--threads must be from 0 to {most}, got {threads}; 0 keeps PyTorch's default")
     if threads:
         torch.set_num_threads(threads)
+
+
+def expand_folders(folders: Iterable[Path]) -> list[Path]:
+    """The folders themselves where they are runs or models, and otherwise the finished runs below them."""
+    found: list[Path] = []
+    for folder in folders:
+        own = [name for name in ("recipe.json", "config.json") if (folder / name).exists()]
+        below = [] if own or not folder.is_dir() else sorted(run.folder for run in find_runs(folder) if run.finished)
+        found += below or [folder]
+    return found
 
 
 def as_points(at: Iterable[tuple[float, int]]) -> list[tuple[Any, int]]:

@@ -7,17 +7,18 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from equilibria.cli.flags import CommandFlags, make_console
 from equilibria.cli.progress_bar import TrainingBar
+from equilibria.cli.train import Train, saying_how_to_resume
 from equilibria.training import RECIPES, Run, train
 from equilibria.training.measurement import scores_by_steps
 
-LENGTHS = (16, 32, 64, 128, 256, 512)
-STEPS = (8, 16, 32, 64, 128, 256, 512)
+LENGTHS = STEPS = (16, 32, 64, 128, 256, 512)
 EXAMPLES = 50
 
 
 @dataclass(frozen=True)
-class Quickstart:
+class Quickstart(CommandFlags):
     """Train a net that adds bits, then test it on longer strings and with more steps than in training.
 
     Takes a few minutes on a laptop. Writes the run and a plot to a folder.
@@ -30,12 +31,13 @@ class Quickstart:
 
     def run(self) -> int:
         recipe = replace(RECIPES["prefix_sum/quick"], seed=self.seed)
-        console = Console()
+        console = make_console()
         console.print(
             "The task: the running parity of a string of bits. Training uses strings of 32 bits and up to 24 steps. "
             "The net is then tested on strings of up to 512 bits, with up to 512 steps.\n"
         )
-        run = train(recipe, self.out, on_progress=TrainingBar(console, recipe))
+        with saying_how_to_resume(Train(recipe.name, change=recipe)), TrainingBar(console, recipe) as bar:
+            run = train(recipe, self.out, on_progress=bar)
         model = run.model()
         with console.status("solving longer strings"):
             grid = {bits: scores_by_steps(model, recipe.task, bits, STEPS, examples=EXAMPLES) for bits in LENGTHS}

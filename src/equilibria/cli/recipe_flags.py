@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from equilibria.cli.failures import UsageError
 from equilibria.io.describe import nearest
+from equilibria.plugins import load_plugins
 from equilibria.training import RECIPES, Recipe, Run
 from equilibria.training.recipe import KINDS
 
@@ -17,6 +19,8 @@ TEXT_FLAGS = ("--out", "--name", "--source")  # their values may look like recip
 
 def find_recipe(name: str) -> tuple[Recipe, Path | None]:
     """Return a recipe of the library, of a JSON file, or of a run folder, and that folder."""
+    if name not in RECIPES:
+        load_plugins()
     if name in RECIPES:
         return RECIPES[name], None
     path = Path(name)
@@ -26,7 +30,7 @@ def find_recipe(name: str) -> tuple[Recipe, Path | None]:
         return Recipe.load(path), None
     looks_like_a_path = path.suffix == ".json" or name.count(os.sep) > 1
     reason = "no such file or run folder" if looks_like_a_path else nearest(name, list(RECIPES))
-    raise ValueError(f"there is no recipe {name!r}; {reason}")
+    raise UsageError(f"there is no recipe {name!r}; {reason}")
 
 
 def recipe_first(arguments: list[str]) -> list[str] | None:
@@ -59,6 +63,7 @@ def replace_parts(recipe: Recipe, arguments: list[str]) -> tuple[Recipe, list[st
 
 
 def _is_recipe(word: str) -> bool:
+    load_plugins()
     return word in RECIPES or Path(word).is_file() or (Path(word) / "recipe.json").is_file()
 
 
@@ -83,13 +88,13 @@ def _is_part(recipe: Recipe, changes: dict[str, Any], path: str) -> bool:
 
 def _kinds(path: str, values: list[str]) -> Any:
     if len(values) != 1:
-        raise ValueError(f"--{path} takes the name of one kind, got {' '.join(values) or 'nothing'}")
+        raise UsageError(f"--{path} takes the name of one kind, got {' '.join(values) or 'nothing'}")
     (value,) = values
     if path == "extras":
         return [] if value == "none" else value.split(",")
     if path == "pretraining":
         if value != "none":
-            raise ValueError(f"--pretraining can only be 'none', got {value!r}; to add one, set --pretraining.steps")
+            raise UsageError(f"--pretraining can only be 'none', got {value!r}; to add one, set --pretraining.steps")
         return None
     return value
 

@@ -17,7 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from equilibria.cli.executors import ExecutorFlags
-from equilibria.cli.options import Flag
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import CommandFlags, Flag, make_console
+from equilibria.cli.progress_bar import duration
 from equilibria.cli.sweep import progress_table
 from equilibria.io.describe import nearest
 from equilibria.training import Entry, Machine
@@ -34,14 +36,14 @@ LINES = 20  # lines about measurements that are written without a terminal, appr
 
 
 @dataclass(frozen=True)
-class Reproduce:
+class Reproduce(CommandFlags):
     """Reproduce figures and tables of the paper: train missing nets, measure, draw, and judge the paper's claims.
 
     For example, `equilibria reproduce correlation stress_test` updates two figures in results/laptop, and
     results/laptop/report.html. Finished work is not repeated, so the same command resumes an interrupted run.
     """
 
-    figures: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[FIGURE ...]")] = ()
+    figures: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FIGURE ...")] = ()
     """Names of figures and tables, which `--list` shows, or their places in the paper, such as figure2 or table1."""
     all: Flag = False
     """Reproduce every figure and table."""
@@ -70,21 +72,24 @@ class Reproduce:
         from equilibria.reproduction import FIGURES, SCALES, find_figures
 
         if self.sample and not self.check:
-            raise ValueError("--sample requires --check; add --check or remove --sample")
+            raise UsageError("--sample requires --check; add --check or remove --sample")
         if self.sample < 0:
-            raise ValueError(f"--sample must be >= 0, got {self.sample}; 0 checks everything")
+            raise UsageError(f"--sample must be >= 0, got {self.sample}; 0 checks everything")
         if self.scale not in SCALES:
-            raise ValueError(f"there is no scale {self.scale!r}; {nearest(self.scale, [*SCALES])}")
+            raise UsageError(f"there is no scale {self.scale!r}; {nearest(self.scale, [*SCALES])}")
         scale = SCALES[self.scale]
         if self.list:
             return self._list(scale, [*FIGURES.values()])
         if self.migrate:
             return self._migrate(scale)
         if self.all and self.figures:
-            raise ValueError("--all selects every figure; remove the names or --all")
+            raise UsageError("--all selects every figure; remove the names or --all")
         if not self.all and not self.figures:
-            raise ValueError(f"pass one or more figures, or --all; choose from {', '.join(FIGURES)}")
-        figures, console = find_figures(self.figures or FIGURES), Console(stderr=self.json)
+            raise UsageError(f"pass one or more figures, or --all; choose from {', '.join(FIGURES)}")
+        try:
+            figures, console = find_figures(self.figures or FIGURES), make_console(stderr=self.json)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         with stop_requested() as stop, closing(_Display(console, self.where.at_once)) as display:
             command = self._check if self.check else self._reproduce
             return command(figures, scale, display, stop)
@@ -149,7 +154,7 @@ class Reproduce:
             shown.add_column(heading, no_wrap=heading == "figure")
         for row in rows:
             shown.add_row(*map(str, row.values()))
-        Console().print(shown)
+        make_console().print(shown)
         return 0
 
 
@@ -189,11 +194,11 @@ class _Display:
         self._live.start()
         table = progress_table(entries, ["name"])
         left = seconds_left(entries, self._at_once)
-        table.title = f"{table.title}{'' if left is None else f'; about {_duration(left)} left in total'}"
+        table.title = f"{table.title}{'' if left is None else f'; about {duration(left)} left in total'}"
         self._live.update(table)
 
     def _measuring(self, done: int, of: int, left: float | None) -> None:
-        words = "" if left is None else f"{_duration(left)} left"
+        words = "" if left is None else f"{duration(left)} left"
         if self._task is None:
             self._live.stop()
             self._task = self._bar.add_task("measuring", total=of, left=words)
@@ -250,8 +255,3 @@ def _state(folder: Path, figure: "Figure", scale: "Scale") -> dict[str, Any]:
         "nets": f"{nets - len(store.missing(plan))}/{nets}",
         "claims": ", ".join(f"{counts[verdict]} {verdict}" for verdict in COLOURS if counts[verdict]) or "none yet",
     }
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -14,7 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from equilibria.cli.executors import ExecutorFlags
-from equilibria.cli.options import Flag, TrackerName
+from equilibria.cli.failures import UsageError
+from equilibria.cli.flags import CommandFlags, Flag, make_console
+from equilibria.cli.options import FinalFlag, TrackerName
+from equilibria.cli.parsing import parse
 from equilibria.cli.recipe_flags import find_recipe
 from equilibria.io.files import read_json
 from equilibria.training import Recipe
@@ -22,13 +25,14 @@ from equilibria.training._grid import grid, parse_axis
 from equilibria.training._sweep import Entry, sweep
 from equilibria.training._train import stop_requested
 from equilibria.training.machine import Machine
+from equilibria.training.recipes import default_final
 
 COLOURS = {"running": "cyan", "finished": "green", "skipped": "dim", "failed": "red", "stopped": "yellow"}
 INTERNAL = ("recipe", "began", "began_at", "ended")  # fields of an entry that --json omits
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(CommandFlags):
     """Train many recipes: every combination of values in a grid.
 
     For example,
@@ -38,7 +42,7 @@ class Sweep:
 
     recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")]
     """Name of a recipe, a run folder, or a JSON file with a recipe or a list of recipes."""
-    grid: tuple[str, ...] = ()
+    grid: Annotated[tuple[str, ...], tyro.conf.arg(metavar="AXIS ...")] = ()
     """Axes: name=value,value or name=first..last."""
     out: Path = Path("runs")
     """Folder for the runs, each in a subfolder named by its id."""
@@ -46,17 +50,34 @@ class Sweep:
     machine: Annotated[Machine, tyro.conf.arg(name="")] = Machine()
     track: tuple[TrackerName, ...] = ()
     """Where to send the metrics in addition to metrics.jsonl."""
+    final: FinalFlag = None
+    """What to measure after training: nothing, what was measured during training, or all that the recipe asks for.
+    Defaults to full if only seeds of recipes of the library vary, and to quick otherwise."""
     retry: Flag = False
     """Also train runs that failed before."""
     json: Flag = False
     """Print how each run ended, as JSON, on standard output."""
 
+    @classmethod
+    def parse(cls, arguments: list[str]) -> "Sweep":
+        """Refuse a second --grid, which would replace the first."""
+        if arguments.count("--grid") > 1:
+            raise UsageError("--grid is given twice; list all axes after one --grid", "sweep")
+        return parse(cls, arguments, "sweep")
+
     def run(self) -> int:
+        """Train the recipes, and report how each run ended."""
         values = parse_axes(self.grid)
-        recipes = [recipe for base in _bases(self.recipe) for recipe in grid(base, values)]
-        console = Console(stderr=self.json)
+        bases = _bases(self.recipe)
+        try:
+            recipes = [recipe for base in bases for recipe in grid(base, values)]
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        console = make_console(stderr=self.json)
         axes = [name for name in values if len(values[name]) > 1]
-        options = {"machine": self.machine, "track": self.track}
+        shipped = all(default_final(recipe) == "full" for recipe in recipes) or "evaluation.finally_at" in values
+        final = self.final or ("full" if shipped else "quick")
+        options = {"machine": self.machine, "track": self.track, "final": final}
         with stop_requested() as stop, Live(console=console, refresh_per_second=4) as live:
             entries = sweep(
                 recipes,
@@ -112,9 +133,13 @@ def progress_table(entries: list[Entry], axes: list[str]) -> Table:
 def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
     """Parse the axes of a grid. Each axis may appear once."""
     axes: dict[str, list[Any]] = {}
-    for name, values in map(parse_axis, words):
+    for word in words:
+        try:
+            name, values = parse_axis(word)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         if name in axes:
-            raise ValueError(f"the axis {name} is given twice; list its values once: {name}=value,value")
+            raise UsageError(f"the axis {name} is given twice; list its values once: {name}=value,value")
         axes[name] = values
     return axes
 

@@ -112,7 +112,8 @@ class ActiveSet:
         state = self._layout.unflatten(z, self._carried)
         fz, self._next_carried = self._layout.split(f(state, *self.injection))
         if not torch.is_grad_enabled():
-            fz, self._next_carried = fz.detach(), map_leaves(self._next_carried, Tensor.detach)
+            fz = fz.detach() if fz.requires_grad else fz
+            self._next_carried = map_leaves(self._next_carried, Tensor.detach) if self._next_carried else []
         return (z if self._layout.is_exact else self._layout.flatten(state)), fz
 
     def _timed_f(self, z: Any, *injection: Any) -> Any:
@@ -191,27 +192,31 @@ class ActiveSet:
             self.finish(done, status=status[done], period=self.period[done], steps=steps)
             self.compact()
 
-    def verdict(self) -> tuple[Tensor, Tensor]:
-        """Status and period, (rows,) each, of rows that end now without having met a tolerance."""
-        period = self.period if self._window is None else self._window.period()
-        still = torch.zeros_like(self.mask)
+    def verdict(self, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Status and period, (k,), of rows `which` that end now without having met a tolerance. Defaults to all."""
+        rows = slice(None) if which is None else which
+        period, z, fz, residual = self._periods(which), self.z[rows], self.fz[rows], self.residual[rows]
+        still = torch.zeros_like(period, dtype=torch.bool)
         if not self._has_tolerance:
-            still = (period == 1) | (self.residual <= 4 * torch.finfo(self.z.dtype).eps)
+            still = (period == 1) | (residual <= 4 * torch.finfo(z.dtype).eps)
         status = torch.where(period > 0, Status.CYCLING, Status.EXHAUSTED)
         status = torch.where(still, Status.CONVERGED, status)
-        status = torch.where(self._layout.unbounded(self.fz) | self._layout.unbounded(self.z), Status.DIVERGED, status)
+        status = torch.where(self._layout.unbounded(fz) | self._layout.unbounded(z), Status.DIVERGED, status)
         return status, torch.where(still, 1, period)
+
+    def _periods(self, which: Tensor | None) -> Tensor:
+        period = self.period if self._window is None else self._window.period()
+        return period if which is None else period[which]
 
     def stop(self, done: Tensor, *, status: Tensor | int | None, steps: int) -> None:
         """Finish rows `done`, (k,) indices, as they are now. `status` defaults to what the row would have at the end.
 
         A row that is not finite has diverged, whatever stops it.
         """
-        own, period = self.verdict()
-        chosen = own[done]
+        own, period = self.verdict(done)
         if status is not None:
-            chosen = torch.where(chosen == Status.DIVERGED, chosen, status)
-        self.finish(done, status=chosen, period=period[done], steps=steps)
+            own = torch.where(own == Status.DIVERGED, own, status)
+        self.finish(done, status=own, period=period, steps=steps)
         self.compact()
 
     def finish(

@@ -34,25 +34,29 @@ class Window:
 
     def period(self) -> Tensor:
         """(batch,): 0 for no recurrence, 1 for a fixed point, else the length of the cycle."""
-        size = torch.linalg.vector_norm(self._first, dim=1)  # (batch,)
-        distance = self._distances[: self._seen]  # (steps, batch)
-        if self._seen < 2:
-            return torch.zeros_like(size, dtype=torch.long)
-        extent = distance.amax(0)  # (batch,)
-        known = extent.isfinite() & size.isfinite()  # else the norm has overflowed
-        size = torch.maximum(size, extent)  # a cycle may pass near zero at its first state
-        still = 8 * self._eps * size  # distances up to this are rounding errors
-        returned = distance <= torch.maximum(still, self._eps**0.5 * extent)  # (steps, batch)
-        # An orbit hardly larger than rounding errors is not a cycle: every step would look like a return.
-        moves = extent > 8 * still
-        period = torch.zeros_like(size, dtype=torch.long)
-        longest = min(LONGEST_PERIOD, self._seen // 2)
-        for p in reversed(range(2, longest + 1)):
-            if bool(returned[p - 1].any()):
-                gaps = distance[p - 1 :: p]  # (returns, batch)
-                # Drift doubles the gap from the first return to the second. The gaps of a cycle are noise of one size.
-                drifts = gaps.amax(0) > torch.maximum(self._eps**0.75 * size, 1.75 * gaps[0])
-                # A solver with a memory may pass the first state twice in one cycle and continue differently.
-                repeats = (distance[p:] - distance[:-p]).abs().amax(0) <= self._eps**0.25 * extent
-                period = torch.where(returned[p - 1 :: p].all(0) & ~drifts & moves & repeats, p, period)
-        return torch.where(extent <= still, 1, period).masked_fill_(~known, 0)
+        return find_period(self._first, self._distances[: self._seen], self._eps)
+
+
+def find_period(first: Tensor, distance: Tensor, eps: float) -> Tensor:
+    """The periods, (batch,), of states (batch, n) from the distances, (steps, batch), of those that follow them."""
+    size, seen = torch.linalg.vector_norm(first, dim=1), len(distance)  # (batch,)
+    if seen < 2:
+        return torch.zeros_like(size, dtype=torch.long)
+    extent = distance.amax(0)  # (batch,)
+    known = extent.isfinite() & size.isfinite()  # else the norm has overflowed
+    size = torch.maximum(size, extent)  # a cycle may pass near zero at its first state
+    still = 8 * eps * size  # distances up to this are rounding errors
+    returned = distance <= torch.maximum(still, eps**0.5 * extent)  # (steps, batch)
+    # An orbit hardly larger than rounding errors is not a cycle: every step would look like a return.
+    moves = extent > 8 * still
+    period = torch.zeros_like(size, dtype=torch.long)
+    longest = min(LONGEST_PERIOD, seen // 2)
+    for p in reversed(range(2, longest + 1)):
+        if bool(returned[p - 1].any()):
+            gaps = distance[p - 1 :: p]  # (returns, batch)
+            # Drift doubles the gap from the first return to the second. The gaps of a cycle are noise of one size.
+            drifts = gaps.amax(0) > torch.maximum(eps**0.75 * size, 1.75 * gaps[0])
+            # A solver with a memory may pass the first state twice in one cycle and continue differently.
+            repeats = (distance[p:] - distance[:-p]).abs().amax(0) <= eps**0.25 * extent
+            period = torch.where(returned[p - 1 :: p].all(0) & ~drifts & moves & repeats, p, period)
+    return torch.where(extent <= still, 1, period).masked_fill_(~known, 0)

@@ -24,11 +24,15 @@ class LeafColumns(NamedTuple):
     def to_flat(self, leaf: Tensor, dtype: torch.dtype) -> Tensor:
         """(rows, *shape) -> (rows, size)."""
         leaf = leaf if leaf.dtype == dtype else leaf.to(dtype)
+        if len(self.shape) == 1:
+            return leaf
         return (leaf.movedim(1, -1) if self.channels_last else leaf).reshape(len(leaf), self.size)
 
     def from_flat(self, columns: Tensor) -> Tensor:
         """(rows, size) -> (rows, *shape), in the dtype of the leaf."""
         columns = columns if columns.dtype == self.dtype else columns.to(self.dtype)
+        if len(self.shape) == 1:
+            return columns
         if self.channels_last:
             channels, *places = self.shape
             return columns.view(-1, *places, channels).movedim(-1, 1)
@@ -83,12 +87,17 @@ class Layout:
         # The state is its own flat form: nothing is converted, so a step costs little more than f.
         self.is_flat = self.is_single and len(self.parts[0].shape) == 1 and self.parts[0].dtype == self.dtype
         self.is_exact = all(part.dtype == self.dtype for part in self.parts)  # converting loses nothing
+        # Every leaf is its own flat form, (rows, size), and pytree's general case is not needed.
+        flat_leaves = self.is_exact and not self._carried_places and all(len(part.shape) == 1 for part in self.parts)
+        self._columns = [(part.begin, part.size) for part in self.parts] if flat_leaves else None
 
     def split(self, state: Any) -> tuple[Tensor, list]:
         """The flat rows of a state and its carried values."""
         if self.structure is None:
             return self.parts[0].to_flat(state, self.dtype), []
         leaves = self.structure.leaves(state)
+        if self._columns is not None and all(leaf.dtype == self.dtype for leaf in leaves):
+            return torch.cat(leaves, 1), []
         columns = [part.to_flat(leaves[part.place], self.dtype) for part in self.parts]
         carried = [leaves[place] for place in self._carried_places]
         return columns[0] if len(columns) == 1 else torch.cat(columns, 1), carried
@@ -101,6 +110,8 @@ class Layout:
         """The state with these flat rows and carried values."""
         if self.structure is None:
             return self.parts[0].from_flat(z)
+        if self._columns is not None:
+            return self.structure.restore([z.narrow(1, *columns) for columns in self._columns])
         leaves: list = [None] * (len(self._places) + len(self._carried_places))
         for part in self.parts:
             leaves[part.place] = part.from_flat(z if part.size == self.n else z.narrow(1, part.begin, part.size))

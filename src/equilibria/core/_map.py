@@ -159,6 +159,11 @@ def check_image(z: Any, fz: Any, *, compacted: bool) -> None:
             )
 
 
+def in_full_precision(propose: Callable[..., Any], device: str) -> Callable[..., Any]:
+    """The proposals of a solver outside of autocast: the cell may run in half precision, the solver may not."""
+    return torch.autocast(device, enabled=False)(propose) if torch.is_autocast_enabled(device) else propose
+
+
 def _paths(option: str, paths: Any) -> tuple[str, ...]:
     paths = (paths,) if isinstance(paths, str) else tuple(paths)
     if not all(isinstance(path, str) for path in paths):

@@ -3,6 +3,7 @@
 import functools
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -26,6 +27,30 @@ def refuse_batch_norm(cell: Any) -> None:
                     f"{name} is a batch norm, so a prediction would depend on other rows of the batch; use GroupNorm, "
                     "LayerNorm or weight norm inside a cell"
                 )
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into eval mode, and its modules into their previous modes afterwards."""
+    modes = {module: module.training for module in model.modules()}  # submodules may have different modes
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def without_wrappers(thing: Any) -> Any:
+    """The model inside of `torch.compile` and of wrappers for distributed training."""
+    while isinstance(thing, nn.Module):
+        if isinstance(getattr(thing, "_orig_mod", None), nn.Module):
+            thing = thing._orig_mod
+        elif isinstance(thing, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            thing = thing.module
+        else:
+            break
+    return thing
 
 
 def _collect(thing: Any, depth: int, found: dict[int, nn.Module]) -> None:

@@ -7,7 +7,7 @@ memory. Convolutions and norms over channels are much faster on them, so every c
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,12 @@ class Structure:
     """How a tree is nested. Takes trees of this structure apart and puts them together."""
 
     def __init__(self, tree: Any) -> None:
+        # pytree is slow, and most states that are not a tensor are a tuple, a list or a dict of tensors.
+        plain = type(tree) in (tuple, list, dict) and all(
+            isinstance(leaf, Tensor) for leaf in (tree.values() if isinstance(tree, dict) else tree)
+        )
+        self._plain: type | None = type(tree) if plain else None
+        self._keys = list(tree) if plain and isinstance(tree, dict) else None
         parts, self._spec = pytree.tree_flatten(tree)
         # torch knows only registered dataclasses. Registering those of other people would affect their programs.
         self._records = {i: (part, Structure(_fields(part))) for i, part in enumerate(parts) if _is_record(part)}
@@ -26,6 +32,10 @@ class Structure:
 
     def leaves(self, tree: Any) -> list:
         """The leaves in order. Raises a ValueError if the tree is nested differently."""
+        if self._plain is type(tree) and len(tree) == self.count:
+            parts = list(tree) if self._keys is None else [tree[key] for key in self._keys if key in tree]
+            if len(parts) == self.count and all(isinstance(part, Tensor) for part in parts):
+                return parts
         parts = pytree.tree_leaves(tree)
         if self._records and len(parts) == self._spec.num_leaves:
             opened = (
@@ -39,6 +49,8 @@ class Structure:
 
     def restore(self, leaves: list) -> Any:
         """The tree with these leaves."""
+        if self._plain is not None:
+            return self._plain(leaves if self._keys is None else zip(self._keys, leaves, strict=True))
         if not self._records:
             return pytree.tree_unflatten(leaves, self._spec)
         rest, parts = iter(leaves), []
@@ -92,7 +104,7 @@ def map_leaves(tree: Any, change: Callable[[Tensor], Any]) -> Any:
         return type(tree)(map_leaves(part, change) for part in tree)
     if _is_record(tree) and type(tree) not in pytree.SUPPORTED_NODES:
         return _with_fields(tree, map_leaves(_fields(tree), change))
-    if pytree.tree_is_leaf(tree):
+    if type(tree) not in pytree.SUPPORTED_NODES:
         return tree
     return pytree.tree_map(lambda leaf: map_leaves(leaf, change), tree)
 
@@ -150,6 +162,20 @@ def rows(tensor: Tensor, index: Tensor) -> Tensor:
     if is_channels_last(tensor):
         return tensor.movedim(1, -1).index_select(0, index).movedim(-1, 1)
     return tensor.index_select(0, index)
+
+
+def join_rows(trees: Sequence[Any]) -> Any:
+    """The rows of trees of the same structure, one after another. Values that are not tensors come from the first."""
+    first, *others = trees
+    for other in others:
+        first = map_pairs(first, other, _join)
+    return first
+
+
+def _join(one: Tensor, other: Tensor) -> Tensor:
+    if is_channels_last(one):
+        return torch.cat((one.movedim(1, -1), other.movedim(1, -1))).movedim(-1, 1)
+    return torch.cat((one, other))
 
 
 def flat(states: Tensor) -> Tensor:

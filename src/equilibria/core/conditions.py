@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from equilibria.core._tree import where_rows
+from equilibria.core.answers import Answers
 from equilibria.core.budget import require_share, require_whole
 from equilibria.core.solution import Status
 from equilibria.core.stopping import Condition, SolveView
@@ -48,7 +49,7 @@ class Deadline(Condition):
             raise ValueError(f"a deadline must be >= 0 seconds, got {self.seconds!r}")
 
     def __call__(self, view: SolveView) -> Tensor:
-        return torch.full_like(view.rows, view.seconds >= self.seconds, dtype=torch.bool)
+        return torch.as_tensor(view.seconds >= self.seconds, device=view.rows.device).expand(len(view.rows))
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,17 @@ class HaltingHead(Condition):
 
 @dataclass(frozen=True)
 class _OfPredictions(Condition):
-    """Looks at predictions with classes in dimension `classes`, computed by `of` or by the model's readout."""
+    """Looks at predictions, computed by `of` or by the model's readout.
 
-    classes: int = field(default=1, kw_only=True)
+    Classes are in dimension `classes`. Defaults to what the model knows, then to the only dimension that they can have.
+    """
+
+    classes: int | None = field(default=None, kw_only=True)
     of: Callable[[Any], Tensor] | None = field(default=None, kw_only=True)
+    answers: Answers = field(default=Answers(), kw_only=True, repr=False)
+
+    def reading(self, answers: Answers) -> Condition:
+        return self if self.of is not None else replace(self, answers=answers)
 
     def _prediction(self, view: SolveView) -> Tensor:
         return view.prediction if self.of is None else self.of(view.z)
@@ -75,14 +83,13 @@ class _OfPredictions(Condition):
     def _scores(self, view: SolveView) -> Tensor:
         """The prediction with its classes in the last dimension."""
         prediction = self._prediction(view)
-        dimension = self.classes % prediction.ndim if prediction.ndim else 0
-        if prediction.ndim < 2 or dimension == 0 or prediction.shape[dimension] < 2:
+        if self.classes is None and self.answers.kind in ("bits", "numbers"):
             raise ValueError(
-                f"a prediction of shape {tuple(prediction.shape)} has no classes to compare in dimension "
-                f"{self.classes}; pass the dimension, as in {type(self).__name__}(..., classes=-1), or to compare "
-                "numbers, Unchanged(..., within=1e-3)"
+                f"predictions are {self.answers.kind}, which have no classes to compare; compare the numbers "
+                "themselves, as in Unchanged(..., within=1e-3)"
             )
-        return prediction.movedim(dimension, -1)
+        classes = self.answers.classes if self.classes is None else self.classes
+        return Answers("classes", classes).resolve(prediction).scores(prediction)
 
 
 class Streak(NamedTuple):
@@ -109,13 +116,13 @@ class Unchanged(_OfPredictions):
             raise ValueError(f"within must be >= 0 and finite, got {self.within!r}; omit it to compare classes")
 
     def look(self, view: SolveView, memory: Streak | None) -> tuple[Tensor, Streak]:
-        now = torch.full_like(view.rows, view.step)
+        now = view.steps
         answer = self._answer(view)
         if memory is None:
             return torch.zeros_like(now, dtype=torch.bool), Streak(answer, now)
         same = self._same(memory.answer, answer)
         streak = Streak(where_rows(same, memory.answer, answer), torch.where(same, memory.since, now))
-        return view.step - streak.since >= self.steps, streak
+        return now - streak.since >= self.steps, streak
 
     def _answer(self, view: SolveView) -> Tensor:
         """(active, ...): classes, -1 where no score is finite; or numbers."""

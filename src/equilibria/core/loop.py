@@ -17,7 +17,7 @@ from torch import Tensor
 
 from equilibria.core._active import ActiveSet
 from equilibria.core._cycles import WINDOW
-from equilibria.core._map import as_map, check_injection
+from equilibria.core._map import as_map, check_injection, in_full_precision
 from equilibria.core._random import drawing_from
 from equilibria.core._resume import continue_from
 from equilibria.core._tree import device_of
@@ -161,10 +161,8 @@ class Stepwise:
         self._finds_cycles = budget.halt_on_cycle or (self._lookout is not None and self._lookout.detects_cycles)
         self._kept = KeptStates(keep, budget.steps)
         self._measures_every_step = trace or budget.may_stop_early or on_step is not None or self._finds_cycles
-        self._windows = _cycle_window_starts(budget, self._finds_cycles) if self._measures_every_step else ()
-        propose, device = self._solver.propose, device_of(z0).type
-        if torch.is_autocast_enabled(device):  # the cell may run in half precision, the solver may not
-            propose = torch.autocast(device, enabled=False)(propose)
+        self._windows = cycle_window_starts(budget, self._finds_cycles) if self._measures_every_step else ()
+        propose = in_full_precision(self._solver.propose, device_of(z0).type)
         with self._grad_mode():
             self._active = active = ActiveSet(
                 step,
@@ -278,7 +276,7 @@ class Stepwise:
             return replace(solution, residuals=residuals, steps=previous.steps + solution.steps)
 
 
-def _cycle_window_starts(budget: Budget, finds_cycles: bool) -> range:
+def cycle_window_starts(budget: Budget, finds_cycles: bool) -> range:
     """The steps at which windows begin.
 
     The last window ends with the budget. Only a solve that acts on cycles needs earlier ones.

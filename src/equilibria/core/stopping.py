@@ -18,6 +18,7 @@ from torch import Tensor
 
 from equilibria.core._active import ActiveSet
 from equilibria.core._tree import describe_tree, take
+from equilibria.core.answers import Answers
 from equilibria.core.budget import require_whole
 from equilibria.core.solution import Status
 
@@ -25,35 +26,51 @@ from equilibria.core.solution import Status
 class SolveView:
     """What a condition sees: the active rows between two steps. States and predictions are computed on demand."""
 
-    def __init__(self, active: ActiveSet, step: int, seconds: float, readout: Callable[[Any], Tensor] | None) -> None:
+    def __init__(
+        self,
+        active: ActiveSet,
+        step: int,
+        seconds: float,
+        readout: Callable[[Any], Tensor] | None,
+        which: Tensor | None = None,
+    ) -> None:
         self.step = step  # steps taken in this solve
-        self.seconds = seconds  # since this solve began
-        self._active, self._readout = active, readout
+        self.seconds: Any = seconds  # since this solve began; in a `Stream` a tensor, (active,)
+        self._active, self._readout, self._which = active, readout, which
+
+    def _select(self, values: Tensor) -> Tensor:
+        return values[self._active.mask if self._which is None else self._which]
+
+    @cached_property
+    def steps(self) -> Tensor:
+        """(active,): the steps that they have taken in this solve."""
+        return torch.full_like(self.rows, self.step)
 
     @cached_property
     def rows(self) -> Tensor:
         """(active,): their indices in the batch."""
-        return self._active.rows[self._active.mask]
+        return self._select(self._active.rows)
 
     @cached_property
     def z(self) -> Any:
         """(active, *state): their present states."""
-        return self._active.active_state()
+        return self._active.active_state() if self._which is None else self._active.state(self._which)
 
     @cached_property
     def injection(self) -> tuple:
         """Their injection."""
-        return take(self._active.injection, self._active.mask.nonzero()[:, 0])
+        which = self._active.mask.nonzero()[:, 0] if self._which is None else self._which
+        return take(self._active.injection, which)
 
     @cached_property
     def residual(self) -> Tensor:
         """(active,): the relative residual at the last step, of the state before it."""
-        return self._active.residual[self._active.mask]
+        return self._select(self._active.residual)
 
     @cached_property
     def period(self) -> Tensor:
         """(active,): the length of the cycle that a row is in, 1 for a fixed point, 0 if none was found yet."""
-        return self._active.period[self._active.mask]
+        return self._select(self._active.period)
 
     @cached_property
     def prediction(self) -> Tensor:
@@ -90,6 +107,10 @@ class Condition:
                 "view.residual < 1e-3"
             )
         return torch.where(stop, self.status, Status.ACTIVE), memory
+
+    def reading(self, answers: Answers) -> Condition:
+        """This condition for a model whose predictions are read as these answers."""
+        return self
 
     def __or__(self, other: Any) -> Condition:
         return AnyOf((self, as_condition(other)))
@@ -131,6 +152,9 @@ class _Several(Condition):
     def detects_cycles(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether one of the parts does."""
         return any(part.detects_cycles for part in self.parts)
+
+    def reading(self, answers: Answers) -> Condition:
+        return type(self)(tuple(part.reading(answers) for part in self.parts))
 
     def _decide_each(self, view: SolveView, memory: Any) -> tuple[Tensor, tuple]:
         """The status by each part, (parts, active), and their memories."""

@@ -16,8 +16,13 @@ from equilibria.diagnostics._trajectories import (
 )
 from equilibria.diagnostics.adapters._checks import check_model
 from equilibria.diagnostics.adapters._deep_thinking import from_deep_thinking
-from equilibria.diagnostics.adapters._model import as_model, from_function, from_module
+from equilibria.diagnostics.adapters._energy import from_energy
+from equilibria.diagnostics.adapters._huginn import from_huginn
+from equilibria.diagnostics.adapters._model import AdaptedModel, as_model, from_function, from_module
+from equilibria.diagnostics.adapters._recurrent import from_recurrent
+from equilibria.diagnostics.adapters._recursive import from_eqr, from_hrm, from_trm
 from equilibria.diagnostics.adapters._torchdeq import from_torchdeq
+from equilibria.diagnostics.adapters._transformers import from_transformers
 from equilibria.diagnostics.adversary import Attack, AttackedScores, attack
 from equilibria.diagnostics.alignment import Alignment, alignment_score
 from equilibria.diagnostics.doctor._diagnose import diagnose
@@ -43,6 +48,7 @@ from equilibria.diagnostics.uncertainty import (
 
 __all__ = [
     "UNCERTAINTIES",
+    "AdaptedModel",
     "Agreement",
     "Alignment",
     "Attack",
@@ -81,9 +87,16 @@ __all__ = [
     "derangements",
     "diagnose",
     "from_deep_thinking",
+    "from_energy",
+    "from_eqr",
     "from_function",
+    "from_hrm",
+    "from_huginn",
     "from_module",
+    "from_recurrent",
     "from_torchdeq",
+    "from_transformers",
+    "from_trm",
     "limit_distance",
     "plane_through",
     "principal_plane",

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from equilibria.core._prepare import precompute_weights
 from equilibria.core._random import common_numbers, drawing_from
@@ -14,6 +13,7 @@ from equilibria.core._tree import batch_size
 from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Solution
+from equilibria.diagnostics._attention import twice_differentiable_attention
 from equilibria.diagnostics.adapters._checks import require_gradients
 from equilibria.diagnostics.adapters._model import measurable
 from equilibria.gradients import Backprop
@@ -131,7 +131,7 @@ def _products(
     forward-mode differentiation.
     """
     # Only the plain attention kernel supports a double backward pass.
-    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+    with torch.enable_grad(), twice_differentiable_attention():
         z = z.detach().requires_grad_()
         fz = f(z) + 0 * z  # gives a zero derivative if f ignores its state
         w = torch.zeros_like(fz).requires_grad_()

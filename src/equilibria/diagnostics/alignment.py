@@ -57,7 +57,7 @@ def alignment_score(
     solver: Solver | None = None,
     budget: Budget | int | None = None,
     usual: Solution | None = None,
-    same_answer: Callable[[Tensor, Tensor], Tensor] | None = None,
+    same_answer: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
     random: bool = False,
     rng: torch.Generator | None = None,
 ) -> Alignment:
@@ -70,8 +70,8 @@ def alignment_score(
         model: an `EquilibriumModel`, or anything that `as_model` accepts.
         start: initial states of the restarts: `Swapped()`, `Noise(scale)` or `ZeroState()`.
         usual: the solution from the usual start with the same solver. Computed if omitted.
-        same_answer: compares two batches of predictions, (rows, ...), and returns which rows have the same answer,
-            (rows,) bool.
+        same_answer: compares two batches of predictions, (rows, ...), given the examples that they belong to, (rows,),
+            and returns which rows have the same answer, (rows,) bool, or their share of the same answers.
         random: whether steps draw random numbers. Restarts then draw those of the usual solve.
         rng: Defaults to a generator seeded with 0.
     """
@@ -101,7 +101,7 @@ def alignment_score(
             for total, space, one in zip(totals, spaces, (step.vectors(restart.z), restart_prediction), strict=True):
                 _add(total, example, good, torch.stack(space.agreement(example, one)))  # (measures, rows)
             if same_answer is not None:
-                _add(same, example, good, same_answer(prediction[example], restart_prediction))
+                _add(same, example, good, same_answer(prediction[example], restart_prediction, example))
             _add(residual, example, good, restart.residual)
             _add(count, example, good, good)
             unsettled.index_add_(0, example, (restart.status == Status.EXHAUSTED).long())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from equilibria.core._random import common_numbers
 from equilibria.core._tree import batch_size, noise_like
+from equilibria.core.answers import Answers
 from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import Solver
 from equilibria.core.solution import Status
@@ -65,13 +66,15 @@ class Residual(Uncertainty):
 class Indecision(Uncertainty):
     """1 - the softmax margin (the difference of the two largest probabilities), at the position where it is smallest.
 
-    Classes are in dimension 1, positions in the dimensions after it.
+    `answers` says where the classes are. Defaults to what the model knows.
     """
 
+    answers: Answers | None = None
+
     def measure(self, model: EquilibriumModel, x: Any, output: Output) -> Tensor:
-        _require_classes(output.prediction)
-        top = output.prediction.softmax(1).topk(2, dim=1).values  # (batch, 2, ...)
-        return 1 - (top[:, 0] - top[:, 1]).reshape(len(top), -1).amin(1)
+        answers = _classes(self.answers or model.answers, output.prediction)
+        top = answers.scores(output.prediction).softmax(-1).topk(2, dim=-1).values  # (batch, ..., 2)
+        return 1 - (top[..., 0] - top[..., 1]).reshape(len(top), -1).amin(1)
 
 
 @dataclass(frozen=True)
@@ -94,35 +97,34 @@ class Misalignment(Uncertainty):
 class Disagreement(Uncertainty):
     """The share of positions at which restarts from noise give a different class, averaged over `restarts`.
 
-    Classes are in dimension 1. With `regression`, it is the relative distance |other - answer| / |answer| instead.
-    The initial states are `scale` times standard normal noise.
+    With `regression`, or if answers are numbers, it is the relative distance |other - answer| / |answer| instead. The
+    initial states are `scale` times standard normal noise. `answers` defaults to what the model knows.
     """
 
     restarts: int = 4
     scale: float = 1.0
     regression: bool = False
     seed: int = 0
+    answers: Answers | None = None
 
     def __post_init__(self) -> None:
         require_whole("restarts", self.restarts, least=1, why="it is the number of restarts per example")
 
     def measure(self, model: EquilibriumModel, x: Any, output: Output) -> Tensor:
         rng = torch.Generator().manual_seed(self.seed)
+        answers = self.answers or model.answers
+        if self.regression or answers.kind == "numbers":
+            answers = Answers("numbers")
+        elif answers.kind != "bits":
+            answers = _classes(answers, output.prediction)
         step, usual = model.step, model.start(x, rng=common_numbers(rng))
         apart = torch.zeros(batch_size(x), dtype=torch.float64, device=output.prediction.device)
         for _ in range(self.restarts):
             noise = step.map_iterated(output.solution.z, lambda limit: self.scale * noise_like(limit, rng))
             again = model.equilibrium(x, step.restart(usual, noise), trace=False, rng=common_numbers(rng))
-            difference = self._apart(model.readout(again.z), output.prediction).double()
+            difference = _apart(model.readout(again.z), output.prediction, answers).double()
             apart += difference.masked_fill(again.status == Status.DIVERGED, math.inf)
         return apart / self.restarts
-
-    def _apart(self, other: Tensor, answer: Tensor) -> Tensor:
-        if self.regression:
-            other, answer = other.reshape(len(other), -1), answer.reshape(len(answer), -1)
-            return (other - answer).norm(dim=1) / (answer.norm(dim=1) + torch.finfo(answer.dtype).tiny)
-        _require_classes(answer)
-        return (other.argmax(1) != answer.argmax(1)).reshape(len(answer), -1).double().mean(1)
 
 
 UNCERTAINTIES: dict[str, type[Uncertainty]] = {
@@ -133,9 +135,20 @@ UNCERTAINTIES: dict[str, type[Uncertainty]] = {
 }
 
 
-def _require_classes(prediction: Tensor) -> None:
-    if prediction.ndim < 2 or prediction.shape[1] < 2:
+def _apart(other: Tensor, answer: Tensor, answers: Answers) -> Tensor:
+    """How different two predictions are, (batch,)."""
+    if answers.kind == "numbers":
+        other, answer = other.reshape(len(other), -1), answer.reshape(len(answer), -1)
+        return (other - answer).norm(dim=1) / (answer.norm(dim=1) + torch.finfo(answer.dtype).tiny)
+    return (answers.labels(other) != answers.labels(answer)).reshape(len(answer), -1).double().mean(1)
+
+
+def _classes(answers: Answers, prediction: Tensor) -> Answers:
+    """How to read predictions as classes. Raise if they have none."""
+    found = answers.resolve(prediction)
+    if found.kind != "classes":
         raise ValueError(
-            f"a prediction of shape {tuple(prediction.shape)} has no classes in dimension 1; "
+            f"a prediction of shape {tuple(prediction.shape)} has no classes; "
             "use Residual(), Misalignment() or Disagreement(regression=True)"
         )
+    return found

@@ -20,7 +20,8 @@ from equilibria.explorer.requests import Refused, parse_request
 from equilibria.explorer.server import PAGE, STREAMS
 from equilibria.explorer.solve_cache import SolveCache
 from equilibria.explorer.solve_stream import Problem
-from equilibria.tasks import TASKS
+from equilibria.io.describe import nearest
+from equilibria.io.pages import STYLE_FOLDER
 
 IMPORT = re.compile(r'(from|import) "(\.{1,2}/[^"]+)"')
 SCRIPT = '<script type="module" src="page/app.js"></script>'  # of the page as it is served
@@ -33,6 +34,7 @@ class ExportChoice:
     """What to record. Defaults to what the page opens with."""
 
     nets: tuple[str, ...] = ()  # paths; defaults to the pair of each task
+    tasks: tuple[str, ...] = ()  # their names; defaults to all tasks
     difficulty: float | None = None
     seeds: tuple[int, ...] = ()
     starts: tuple[str, ...] = ("usual", "noise")
@@ -65,9 +67,10 @@ def export(
     nets = catalogue.data()
     shown = {view["task"]: view["nets"] for view in views}
     nets["nets"] = [net for net in nets["nets"] if net["path"] in shown.get(net["task"], ())]
-    nets["tasks"] = {task: nets["tasks"][task] | {"pair": (paths * 2)[:2]} for task, paths in shown.items()}
+    nets["tasks"] = {task: nets["tasks"][task] | {"pair": paths[:2]} for task, paths in shown.items()}
     nets["problems"] = []
-    _write_page(folder, {"nets": nets, "views": views, "recordings": recordings})
+    scripts = {task: catalogue.net(paths[0]).view.script for task, paths in shown.items()}
+    _write_page(folder, {"nets": nets, "views": views, "recordings": recordings}, scripts)
 
 
 def _plan(catalogue: Catalogue, choice: ExportChoice) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -92,38 +95,56 @@ def _plan(catalogue: Catalogue, choice: ExportChoice) -> tuple[list[dict[str, An
 
 def _chosen_nets(catalogue: Catalogue, choice: ExportChoice) -> dict[str, list[CatalogueNet]]:
     tasks = catalogue.data()["tasks"]
-    paths = choice.nets or [path for task in tasks.values() for path in dict.fromkeys(task["pair"])]
+    for name in choice.tasks:
+        if name not in tasks:
+            raise Refused(404, f"there is no net of the task {name!r} in these folders; {nearest(name, list(tasks))}")
+    chosen = choice.tasks or tuple(tasks)
+    paths = choice.nets or [path for name in chosen for path in tasks[name]["pair"]]
     nets = [catalogue.net(path) for path in paths]
-    return {kind: found for kind in TASKS if (found := [net for net in nets if net.kind == kind])}
+    found = {kind: [net for net in nets if net.kind == kind] for kind in chosen}
+    found = {kind: nets for kind, nets in found.items() if nets}
+    if choice.difficulty is not None and len(found) > 1:
+        raise Refused(
+            422,
+            f"a difficulty means something else for each of the tasks {', '.join(found)}; choose one with --task",
+        )
+    if not found:
+        raise Refused(422, f"none of the chosen nets is of the task {', '.join(chosen)}; choose other nets or tasks")
+    return found
 
 
 def _record(request: dict[str, Any], catalogue: Catalogue, cache: SolveCache) -> str:
     """All events of a request, compressed, as base64."""
+    net = catalogue.net(request["net"])
+    if net.view.missing(net.task):
+        net.view.load(net.task, lambda share: None)
     problem = Problem(parse_request(request, catalogue), catalogue, lambda: None, cache)
     events = [with_base64_data(event) for event in STREAMS[request["what"]](problem)]
     return base64.b64encode(gzip.compress(json.dumps(events).encode(), mtime=0)).decode()
 
 
-def _write_page(folder: Path, index: dict[str, Any]) -> None:
-    (folder / "page").mkdir()
-    for name in ("style.css", "icon.svg"):
-        shutil.copyfile(PAGE / name, folder / "page" / name)
+def _write_page(folder: Path, index: dict[str, Any], scripts: dict[str, Path | None]) -> None:
+    for file in (PAGE / "style.css", PAGE / "icon.svg", STYLE_FOLDER / "tokens.css"):
+        place = folder / file.parent.name / file.name
+        place.parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, place)
     (folder / "index.js").write_text(f"window.explorerIndex = {json.dumps(index)};\n")
-    scripts = (
+    tags = (
         '<script src="index.js"></script>\n'
-        f'<script type="importmap">{json.dumps({"imports": _modules()})}</script>\n'
+        f'<script type="importmap">{json.dumps({"imports": _modules(scripts)})}</script>\n'
         '<script type="module">import "explorer/app.js";</script>'
     )
     page = (PAGE / "index.html").read_text()
     assert page.count(SCRIPT) == 1
-    (folder / "index.html").write_text(page.replace(SCRIPT, scripts))
+    (folder / "index.html").write_text(page.replace(SCRIPT, tags))
 
 
-def _modules() -> dict[str, str]:
+def _modules(scripts: dict[str, Path | None]) -> dict[str, str]:
     """The modules of the page as data addresses, because browsers do not load modules from disk."""
     found = {}
-    for path in sorted(PAGE.rglob("*.js")):
-        name = f"explorer/{path.relative_to(PAGE).as_posix()}"
+    named = {f"explorer/{path.relative_to(PAGE).as_posix()}": path for path in sorted(PAGE.rglob("*.js"))}
+    named |= {f"explorer/own/{task}.js": path for task, path in scripts.items() if path}
+    for name, path in named.items():
         here = posixpath.dirname(name)
 
         def absolute(match: re.Match[str], here: str = here) -> str:

@@ -9,12 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from equilibria.diagnostics.doctor.verdict import PATH_INDEPENDENT
+from equilibria.diagnostics.doctor.behaviour import PATH_INDEPENDENT
 from equilibria.explorer.requests import MAX_STEPS, Refused, is_number, printable
-from equilibria.explorer.views import VIEWS, View
-from equilibria.io.describe import from_data
+from equilibria.explorer.views import View, view_of
 from equilibria.io.files import parse_json
-from equilibria.io.folders import KINDS, load, parse_config
+from equilibria.io.folders import load, parse_config, read_part
 from equilibria.io.manifest import CONFIG, COVERED, MANIFEST, SUMMARY, read_files
 from equilibria.model import EquilibriumModel
 from equilibria.solvers import SOLVERS
@@ -35,14 +34,10 @@ class CatalogueNet(NamedTuple):
     folder: Path
     kind: str  # of its task, as in TASKS
     task: Task
+    view: View  # how its task is shown
     steps: dict[float, int]  # difficulty -> the most steps that it was evaluated with
     alignment: float | None  # its mean AA, if measured
     score: float | None  # of its last measurement
-
-    @property
-    def view(self) -> View:
-        """How its task is shown."""
-        return VIEWS[self.kind]
 
     def data(self) -> dict[str, Any]:
         """The JSON that the page receives."""
@@ -95,6 +90,14 @@ class Catalogue:
             raise Refused(404, f"there is no net {str(path)[:200]!r} in the folders of this explorer")
         return net
 
+    def script(self, kind: str) -> Path:
+        """The JavaScript module with which the view of a task draws."""
+        scripts = (net.view.script for net in self._nets.values() if net.kind == kind)
+        found = next(scripts, None)
+        if found is None:
+            raise Refused(404, f"no task {kind[:200]!r} in the folders of this explorer has a script of its own")
+        return found
+
     def model(self, net: CatalogueNet) -> EquilibriumModel:
         """The model of a net."""
         with self._lock:
@@ -106,13 +109,15 @@ class Catalogue:
     def data(self) -> dict[str, Any]:
         """The JSON that the page receives: the tasks that have nets, the nets, and the choices."""
         nets = list(self._nets.values())
-        tasks = {kind: [net for net in nets if net.kind == kind] for kind in TASKS}
+        kinds = sorted({net.kind for net in nets}, key=lambda kind: ([*TASKS, kind].index(kind), kind))
+        tasks = {kind: [net for net in nets if net.kind == kind] for kind in kinds}
         return {
-            "tasks": {kind: _task_data(kind, found) for kind, found in tasks.items() if found},
+            "tasks": {kind: _task_data(found) for kind, found in tasks.items()},
             "nets": [net.data() for net in nets],
             "problems": self._problems,
             "solvers": list(SOLVERS),
             "max_steps": MAX_STEPS,
+            "path_independent": PATH_INDEPENDENT,
         }
 
 
@@ -134,16 +139,19 @@ def require_json(data: Any) -> None:
     json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _task_data(kind: str, nets: list[CatalogueNet]) -> dict[str, Any]:
-    return VIEWS[kind].data() | {
+def _task_data(nets: list[CatalogueNet]) -> dict[str, Any]:
+    measured = [net.alignment for net in nets if net.alignment is not None]
+    return nets[0].view.data() | {
         "tested": list(nets[0].task.test_difficulties),
+        "trained": list(nets[0].task.train_difficulties),
         "pair": _pair(nets),
-        "contrast": any(net.alignment is not None and net.alignment < PATH_INDEPENDENT for net in nets),
+        "unmeasured": len(nets) - len(measured),
+        "path_dependent": sum(alignment < PATH_INDEPENDENT for alignment in measured),
     }
 
 
 def _pair(nets: list[CatalogueNet]) -> list[str]:
-    """The nets to open side by side: those with the highest and the lowest AA. Ties are broken by score.
+    """The nets to open side by side, or the only one: those with the highest and the lowest AA, ties by score.
 
     Nets in a folder named after their task, such as those that come with the project, are preferred to the many nets
     of a reproduction, which are opened from its figures.
@@ -155,8 +163,9 @@ def _pair(nets: list[CatalogueNet]) -> list[str]:
         return -1.0 if net.alignment is None else round(net.alignment, 2), good
 
     measured = [net for net in nets if net.alignment is not None]
-    ordered = sorted(measured or nets, key=merit)  # an unmeasured net does not count as path dependent
-    return [ordered[-1].path, ordered[0].path]
+    # An unmeasured net does not count as path dependent: it is shown only if there is no other choice.
+    ordered = sorted(measured if len(measured) > 1 else nets, key=merit)
+    return list(dict.fromkeys((ordered[-1].path, ordered[0].path)))
 
 
 def _version(folder: Path) -> tuple[int, ...]:
@@ -171,10 +180,8 @@ def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet
     config = parse_config(files, folder)
     if config.get("task") is None:
         raise ValueError("its task is unknown, so the explorer cannot make inputs for it")
-    task = from_data(config["task"], Task, KINDS, "task").held_out()
-    kind = next((name for name, known in TASKS.items() if isinstance(task, known)), type(task).__name__)
-    if kind not in VIEWS:
-        raise ValueError(f"the explorer has no view of the task {kind}")
+    task = read_part(config, "task", Task, folder).held_out()
+    kind = next((name for name, known in TASKS.items() if type(task) is known), type(task).__name__)
     if not all(map(is_number, (*task.train_difficulties, *task.test_difficulties))):
         raise ValueError("the difficulties of its task are not finite numbers")
     summary = parse_json(files.contents[SUMMARY], folder / SUMMARY) if SUMMARY in files.contents else {}
@@ -185,8 +192,9 @@ def _describe(path: str, folder: Path, version: tuple[int, ...]) -> CatalogueNet
     alignments = [one["alignment"] for one in measured if one["alignment"] is not None]
     alignment = statistics.mean(alignments) if alignments else None
     score = measured[-1]["score"] if measured else None
-    net = CatalogueNet(path, str(summary.get("name", "")), folder, kind, task, steps, alignment, score)
-    require_json([net.data(), _task_data(kind, [net])])
+    view = view_of(kind, task)
+    net = CatalogueNet(path, str(summary.get("name", "")), folder, kind, task, view, steps, alignment, score)
+    require_json([net.data(), _task_data([net])])
     return net
 
 

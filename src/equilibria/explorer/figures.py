@@ -60,6 +60,7 @@ def _figure(path: Path, known: set[str]) -> dict[str, Any]:
             "x": float(point["x"]),
             "y": float(point["y"]),
             "label": str(point.get("label", "")),
+            "group": str(point.get("group") or ""),
             "known": str(point["net"]) in known,
         }
         for point in data["points"][:MAX_POINTS]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from equilibria.core.budget import Budget
+from equilibria.core.conditions import Confident, Converged, Cycling, Unchanged
+from equilibria.core.stopping import Condition
 from equilibria.io.describe import from_data
 from equilibria.solvers import SOLVERS
 
@@ -22,6 +24,14 @@ MAX_FLIPS = 20_000  # edited places of one input
 MAX_SEED = 2**31 - 1
 MAX_BYTES = 200_000  # of one request
 MAX_REASON = 1000  # characters of an error message
+
+
+CONDITIONS: dict[str, type[Condition]] = {
+    "converged": Converged,
+    "cycling": Cycling,
+    "unchanged": Unchanged,
+    "confident": Confident,
+}
 
 
 class Refused(Exception):
@@ -89,6 +99,7 @@ class SolveRequest(_Limited):
     solver: str = "picard"
     steps: int = _limited(100, 1, MAX_STEPS)
     tol: float = _limited(0.0, 0, 1)
+    until: Condition | None = None  # stops each solve as in `solve(until=...)`
     restarts: int = _limited(5, 0, MAX_RESTARTS)  # of a diagnosis: solves from the limits of other inputs
     noises: int = _limited(2, 0, MAX_NOISES)  # of a diagnosis: solves from noise
     plane: Literal["principal", "random"] = "principal"  # of a diagnosis: the plane of its trajectories
@@ -118,8 +129,8 @@ def parse_request(data: dict[str, Any], catalogue: Catalogue) -> SolveRequest:
     if "others" in data:  # the former name
         data = {"restarts": data["others"]} | {name: value for name, value in data.items() if name != "others"}
     try:
-        request = from_data(data, SolveRequest, {})
-    except (ValueError, OverflowError, RecursionError) as error:
+        request = from_data(data, SolveRequest, {Condition: CONDITIONS})
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise Refused(422, f"invalid request: {error}") from error
     if request.solver not in SOLVERS:
         raise Refused(422, f"solver must be one of {', '.join(SOLVERS)}, got {request.solver!r}")

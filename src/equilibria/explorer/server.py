@@ -32,12 +32,14 @@ from equilibria.explorer.connections import (
     LimitedWebSocket,
 )
 from equilibria.explorer.diagnosis_stream import diagnosis_events
+from equilibria.explorer.downloads import Downloads
 from equilibria.explorer.guard import Guard
 from equilibria.explorer.jobs import Event, Job, JobLines, JobRunner, Turn
 from equilibria.explorer.memory import DEFAULT_LIMIT, MemoryLimit
 from equilibria.explorer.requests import MAX_BYTES, Refused, parse_json, parse_request
 from equilibria.explorer.solve_cache import SolveCache
 from equilibria.explorer.solve_stream import Problem, solve_events
+from equilibria.io.pages import STYLE_FOLDER
 
 PAGE = Path(__file__).parent / "page"
 PORTS = range(8420, 8440)  # tried in this order by default
@@ -95,6 +97,7 @@ class Explorer:
         self.memory = MemoryLimit(memory)
         self.jobs = JobRunner(os.cpu_count() or 1)
         self._cache = SolveCache()
+        self._downloads = Downloads()
 
     def application(self, host: str) -> ASGIApp:
         """The ASGI application, which answers at `host` and at the local names."""
@@ -107,7 +110,9 @@ class Explorer:
                 Route("/api/health", self._health),
                 Route("/figures/{number:int}/{path:path}", self._report_file),
                 WebSocketRoute("/api/live", self._live),
+                Route("/page/own/{kind}.js", self._script),
                 Mount("/page", StaticFiles(directory=PAGE)),
+                Mount("/style", StaticFiles(directory=STYLE_FOLDER)),
             ],
             exception_handlers={Refused: _error_response, HTTPException: _error_response},
             lifespan=self._lifespan,
@@ -118,8 +123,10 @@ class Explorer:
         """Check a request and start its job."""
         request = parse_request(data, self.catalogue)
         interactive = request.what == "think"
+        net = self.catalogue.net(request.net)
 
         def work(turn: Turn) -> Iterator[Event]:
+            yield from self._downloads.wait(net.view, net.task, turn)
             problem = Problem(request, self.catalogue, turn.checkpoint, self._cache)
             with self.memory.reserved(problem.bytes_needed(), turn):
                 yield from STREAMS[request.what](problem)
@@ -160,6 +167,9 @@ class Explorer:
 
     async def _report_file(self, request: Request) -> Response:
         return figures.report_file(self.catalogue, request.path_params["number"], request.path_params["path"])
+
+    async def _script(self, request: Request) -> Response:
+        return FileResponse(self.catalogue.script(request.path_params["kind"]), media_type="text/javascript")
 
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"solves": len(self.jobs)})

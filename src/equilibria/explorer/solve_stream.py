@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from equilibria.core._prepare import prepare
 from equilibria.core._tree import noise_like
 from equilibria.core.budget import Budget
+from equilibria.core.conditions import Confident, Unchanged
 from equilibria.core.loop import Solver, Stepwise
 from equilibria.core.solution import Solution, Status
 from equilibria.diagnostics import attack
@@ -147,6 +148,18 @@ class Problem:
             except RuntimeError as error:
                 raise Refused(422, f"{request.net} cannot take this input: {error}") from error
         self.solver = make_solver(request.solver, self.usual_start.numel())
+        self._check_condition()
+
+    def _check_condition(self) -> None:
+        """Refuse a condition on classes if predictions are numbers."""
+        until = self.request.until
+        needs_classes = isinstance(until, Confident) or (isinstance(until, Unchanged) and until.within is None)
+        reading = self.instance.drawing.get("reading", self.view.answers)
+        if needs_classes and reading in ("numbers", "logits"):
+            raise Refused(
+                422, f"{self.view.title}: answers are numbers, not classes; to stop when they stay the same, pass "
+                '"until": {"kind": "unchanged", "steps": 4, "within": 0.001}'
+            )  # fmt: skip
 
     def bytes_needed(self) -> int:
         """An upper estimate of the memory that the solve takes, from measurements of all kinds of solves."""
@@ -169,6 +182,9 @@ class Problem:
             injection,
             solver=self.solver,
             budget=self.request.budget,
+            until=self.request.until,
+            every=1,  # so that the page shows the first step at which it holds
+            readout=self.model.readout,
             on_step=lambda _: self._checkpoint(),
             trace=False,
         )
@@ -244,7 +260,7 @@ class Problem:
 
     def _key(self) -> tuple[Any, ...]:
         request = self.request
-        return request.net, request.input.difficulty, request.input.seed, request.solver, request.budget
+        return request.net, request.input.difficulty, request.input.seed, request.solver, request.budget, request.until
 
 
 class _Checkpointed(nn.Module):

@@ -7,6 +7,7 @@ from equilibria.gradients.gradient import FixedPointGradient, Gradient
 from equilibria.gradients.implicit import Implicit
 from equilibria.gradients.neumann import Neumann
 from equilibria.gradients.phantom import Phantom
+from equilibria.plugins import extensible
 
 GRADIENTS: dict[str, type[Gradient]] = {
     "backprop": Backprop,
@@ -14,6 +15,7 @@ GRADIENTS: dict[str, type[Gradient]] = {
     "neumann": Neumann,
     "phantom": Phantom,
 }
+extensible("gradients", Gradient, GRADIENTS)
 
 __all__ = [
     "GRADIENTS",

@@ -4,6 +4,7 @@ A field that may be one of several kinds, such as a solver, is stored with its n
 `{"kind": "anderson", "memory": 3, ...}`. Everything else follows from the annotations.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -11,14 +12,24 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
+
+from equilibria.plugins import MissingPlugin, Need, group_of, load_plugins, need_of
 
 Registries = Mapping[type, Mapping[str, type]]  # an abstract kind -> names -> its members
 LARGEST_INTEGER = 2**63  # integers of a description are smaller, because torch has no larger ones
 MOST_SHOWN = 200  # characters of a value in an error message
 LATER = {"added_later": True}  # metadata of a field that older descriptions do not have
+
+
+class UnknownKind(ValueError):
+    """A description names a kind that no registry has."""
+
+    def __init__(self, message: str, group: str, name: str) -> None:
+        super().__init__(message)
+        self.group, self.name = group, name
 
 
 def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
@@ -27,9 +38,11 @@ def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
     `brief` omits fields that were added `LATER` and have their default, so that older descriptions do not change.
     """
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        names = [name for members in registries.values() for name, kind in members.items() if kind is type(thing)]
+        names = [name for _, name in _entries(thing, registries)]
         if not names and isinstance(thing, tuple(registries)):
-            raise TypeError(f"cannot describe a {type(thing).__name__}: it is not in a registry; register its kind")
+            raise TypeError(
+                f"cannot describe a {type(thing).__name__}: it is not in a registry; {_how(thing, registries)}"
+            )
         data = {
             field.name: to_data(getattr(thing, field.name), registries, brief=brief)
             for field in dataclasses.fields(thing)
@@ -45,6 +58,30 @@ def to_data(thing: Any, registries: Registries, *, brief: bool = False) -> Any:
     if thing is None or isinstance(thing, (str, int, float, bool)):
         return thing
     raise TypeError(f"cannot describe a {type(thing).__name__}; use a dataclass whose kind is registered")
+
+
+def needs(thing: Any, registries: Registries) -> list[Need]:
+    """The kinds in `thing` that are not part of the package."""
+    found = {need_of(members, name) for members, name in _entries(thing, registries)}
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        for field in dataclasses.fields(thing):
+            found |= set(needs(getattr(thing, field.name), registries))
+    elif isinstance(thing, (tuple, list)):
+        found |= {need for part in thing for need in needs(part, registries)}
+    return sorted((need for need in found if need), key=lambda need: (need.group, need.name))
+
+
+@contextlib.contextmanager
+def stating_needs(known: Sequence[Need], what: str) -> Iterator[None]:
+    """Where a kind is unknown inside the block, say where `what` says that it comes from."""
+    try:
+        yield
+    except UnknownKind as error:
+        for need in known:
+            if (need.group, need.name) == (error.group, error.name):
+                raise MissingPlugin(f"{what} needs {need}") from error
+        hint = "if it is your own, pass --import with the module that registers it"
+        raise UnknownKind(f"{error}; {hint}", error.group, error.name) from error
 
 
 def from_data(data: Any, kind: Any, registries: Registries, where: str = "") -> Any:
@@ -111,10 +148,32 @@ def _member(data: Any, kind: type, registries: Registries, where: str) -> Any:
         data = {"kind": data}
     if not isinstance(data, dict) or "kind" not in data:
         raise _wrong(where, data, f"the name of one of {', '.join(members)}")
-    if not isinstance(data["kind"], str) or data["kind"] not in members:
-        near = nearest(str(data["kind"])[:MOST_SHOWN], list(members))
-        raise ValueError(f"{where or 'kind'} cannot be {_short(data['kind'])}; {near}")
-    return _dataclass(data, members[data["kind"]], registries, where)
+    name = data["kind"]
+    if isinstance(name, str) and name not in members:
+        load_plugins()
+    if not isinstance(name, str) or name not in members:
+        near = nearest(str(name)[:MOST_SHOWN], list(members))
+        raise UnknownKind(f"{where or 'kind'} cannot be {_short(name)}; {near}", group_of(members), str(name))
+    return _dataclass(data, members[name], registries, where)
+
+
+def _entries(thing: Any, registries: Registries) -> list[tuple[Mapping[str, type], str]]:
+    """The registries that have the type of `thing`, and its name there."""
+
+    def find() -> list[tuple[Mapping[str, type], str]]:
+        kinds = [(members, name, kind) for members in registries.values() for name, kind in members.items()]
+        return [(members, name) for members, name, kind in kinds if kind is type(thing)]
+
+    if not (found := find()) and isinstance(thing, tuple(registries)):
+        load_plugins()
+        return find()
+    return found
+
+
+def _how(thing: Any, registries: Registries) -> str:
+    """How to register the kind of `thing`."""
+    group = next(group_of(members) for base, members in registries.items() if isinstance(thing, base))
+    return f'register its kind: {group.upper()}["a_name"] = {type(thing).__name__}'
 
 
 _annotations = functools.cache(typing.get_type_hints)  # cached, because it takes longer than everything else here
@@ -147,8 +206,8 @@ def _one_of(data: Any, arguments: tuple, registries: Registries, where: str) -> 
             try:
                 return from_data(data, kind, registries, where)
             except ValueError as error:
-                errors.append(str(error))
-    raise ValueError(errors[0])
+                errors.append(error)
+    raise errors[0]
 
 
 def _plain(data: Any, kind: Any, where: str) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver
 from equilibria.gradients import GRADIENTS, Gradient
-from equilibria.io.describe import from_data, to_data
+from equilibria.io.describe import from_data, needs, stating_needs, to_data
 from equilibria.io.files import DamagedFile, digest, json_bytes, parse_json
 from equilibria.io.manifest import (
     CONFIG,
@@ -32,6 +32,7 @@ from equilibria.io.manifest import (
 )
 from equilibria.model import EquilibriumModel, encoded, zeros
 from equilibria.nets import NETS, Net
+from equilibria.plugins import needs_as_data, needs_from_data
 from equilibria.solvers import SOLVERS
 from equilibria.tasks import TASKS, Task
 
@@ -58,6 +59,8 @@ def model_files(model: EquilibriumModel) -> dict[str, bytes]:
         "init": next((name for name, init in INITS.items() if model.init is init), "own"),
         "weights": {"file": WEIGHTS, "sha256": digest(weights)},
     }
+    found = needs([net, task, model.solver, model.gradient], KINDS)
+    config |= {"needs": needs_as_data(found)} if found else {}
     return {WEIGHTS: weights, CONFIG: json_bytes(config)}
 
 
@@ -77,8 +80,8 @@ def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> Equilib
     sha256 = _weights_digest(config["weights"], folder)
     if config["init"] != "own" and config["init"] not in list(INITS):
         raise ValueError(f"{folder / CONFIG} has an unknown init {config['init']!r}; use {', '.join(INITS)} or own")
-    solver = from_data(config["solver"], Solver, KINDS, "solver")
-    gradient = from_data(config["gradient"], Gradient, KINDS, "gradient")
+    solver = read_part(config, "solver", Solver, folder)
+    gradient = read_part(config, "gradient", Gradient, folder)
     budget = from_data(config["budget"], Budget, KINDS, "budget")
     weights = _read_weights(files, folder / WEIGHTS, sha256)
     model = into if into is not None else _build(config, weights, folder)
@@ -87,6 +90,12 @@ def load(folder: str | Path, *, into: EquilibriumModel | None = None) -> Equilib
     model.init = INITS.get(config["init"], model.init)
     model.record = _record(files, folder, sha256)
     return model.eval()
+
+
+def read_part(config: dict[str, Any], name: str, kind: type, folder: Path) -> Any:
+    """The net, task, solver or gradient in a configuration. Raise `MissingPlugin` if it has to be imported first."""
+    with stating_needs(needs_from_data(config.get("needs")), f"the model in {folder}"):
+        return from_data(config[name], kind, KINDS, name)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -139,7 +148,7 @@ def _build(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> 
             f"the model in {folder} has custom parts and cannot be rebuilt from config.json; build it and use "
             "load(folder, into=model)"
         )
-    net, task = from_data(config["net"], Net, KINDS, "net"), from_data(config["task"], Task, KINDS, "task")
+    net, task = read_part(config, "net", Net, folder), read_part(config, "task", Task, folder)
     shapes = net.shapes(task)
     if shapes is not None:  # before memory is allocated for a net that does not fit its weights
         _require_same_shapes(shapes, weights, folder / WEIGHTS)

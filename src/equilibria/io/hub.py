@@ -14,8 +14,9 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("the Hub needs huggingface_hub: pip install 'equilibria[hub]'") from error
 
+from equilibria.io.describe import needs
 from equilibria.io.files import digest, json_bytes, read_regular, write_atomically
-from equilibria.io.folders import load, model_files, pack
+from equilibria.io.folders import KINDS, load, model_files, pack
 from equilibria.io.manifest import CONFIG, COVERED, MANIFEST, RECIPE, SUMMARY, WEIGHTS, replace_files
 from equilibria.io.pages import render
 from equilibria.model import EquilibriumModel
@@ -103,6 +104,7 @@ def _card(model: EquilibriumModel, record: dict[str, Any]) -> str:
         model=model,
         net=net,
         task=task,
+        needs=needs([net, task, model.solver, model.gradient], KINDS),
         summary=summary,
         recipe=json.dumps(recipe, indent=1) if recipe and summary else None,
     )

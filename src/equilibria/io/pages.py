@@ -4,13 +4,16 @@ import functools
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).parent
+STYLE_FOLDER = HERE / "style"  # of all pages, and of plots
+
 
 @functools.cache
 def _environment() -> Any:
     import jinja2  # imported here because only pages need it and it is slow
 
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=jinja2.FileSystemLoader([HERE / "templates", STYLE_FOLDER]),
         autoescape=lambda name: not (name or "").endswith(".md.j2"),
         trim_blocks=True,
         lstrip_blocks=True,

@@ -7,6 +7,7 @@ from equilibria.nets.feedforward import Feedforward
 from equilibria.nets.graph import GraphNet
 from equilibria.nets.matrix import MatrixNet
 from equilibria.nets.net import Net, count_parameters
+from equilibria.plugins import extensible
 
 NETS: dict[str, type[Net]] = {
     "conv": ConvNet,
@@ -16,6 +17,7 @@ NETS: dict[str, type[Net]] = {
     "feedforward": Feedforward,
     "deep_thinking": DeepThinking,
 }
+extensible("nets", Net, NETS)
 
 __all__ = [
     "NETS",

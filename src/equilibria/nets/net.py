@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from equilibria.core.answers import Answers
 from equilibria.model import EquilibriumModel
 from equilibria.tasks import Task
 
@@ -35,6 +36,7 @@ class Net(ABC):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self._build(task)
+        model.answers = Answers("numbers") if task.answers == "numbers" else Answers(classes=1)
         model.blueprint = (self, task)
         return model
 

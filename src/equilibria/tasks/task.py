@@ -28,6 +28,7 @@ class Task(ABC):
     layout: ClassVar[Literal["sequence", "image", "vector", "graph"]]  # of the input: determines which nets fit
     difficulties: ClassVar[str]  # what a difficulty means
     higher_is_better: ClassVar[bool]
+    answers: ClassVar[Literal["classes", "numbers"]] = "classes"  # predictions: classes in dimension 1, or numbers
     train_difficulties: Sequence[Any]
     test_difficulties: Sequence[Any]
 

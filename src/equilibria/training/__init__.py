@@ -5,7 +5,7 @@ from equilibria.training._sweep import Entry, sweep
 from equilibria.training._table import table
 from equilibria.training._train import Interrupted, train
 from equilibria.training.depths import DEPTHS, Depth, Fixed, LogNormalPoisson, Uniform
-from equilibria.training.events import Began, Ended, Evaluated, Event, Stepped, Warned
+from equilibria.training.events import Began, Ended, Evaluated, Event, Measuring, Stepped, Warned
 from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive, StateNoise
 from equilibria.training.machine import Machine
 from equilibria.training.measurement import Measurement, measure
@@ -35,6 +35,7 @@ __all__ = [
     "LogNormalPoisson",
     "Machine",
     "Measurement",
+    "Measuring",
     "Mixed",
     "Normal",
     "Optim",

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from equilibria.io.manifest import UnsealedFolder
-from equilibria.training.runs import Run, find_runs
+from equilibria.io.progress import progress_row, row_or_reason, run_folders
+from equilibria.training.runs import Run
 from equilibria.training.trackers import numbers_of
 
-COLUMNS = ("folder", "id", "name", "seed", "state", "step", "steps", "loss", "score", "alignment")
+COSTS = ("parameters", "training_seconds", "measuring_seconds", "cell_evaluations")
 
 
 def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
@@ -19,44 +20,20 @@ def table(folder: str | Path = "runs") -> list[dict[str, Any]]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsealedFolder)  # one for each old run would hide the table
-        rows = [_row_or_reason(run) for run in find_runs(folder)]
+        rows = [row_or_reason(_row, path) for path in run_folders(folder)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return [{name: row.get(name) for name in columns} for row in rows]
 
 
-def _row_or_reason(run: Run) -> dict[str, Any]:
-    """Return the row of a run, or the reason why it cannot be read: a damaged run must not hide other runs."""
-    try:
-        return _row(run)
-    except Exception as error:  # a damaged file can hold anything
-        reason = str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"
-        return dict.fromkeys(COLUMNS) | {"folder": str(run.folder), "state": f"unreadable: {reason}"}
-
-
-def _row(run: Run) -> dict[str, Any]:
-    recipe, metrics = run.recipe, run.metrics()
-    steps = [line for line in metrics if "loss" in line]
-    evaluations = [line["evaluation"][-1] for line in metrics if line.get("evaluation")]
-    last = evaluations[-1] if evaluations else {}
-    failed = (run.folder / "failed.txt").is_file()
-    summary = run.summary if run.finished else {}
-    if run.finished and not metrics:  # a downloaded model has no history
-        steps, last = [{"step": recipe.optim.steps, "loss": None}], summary["measurements"][-1]
-    row = {
-        "folder": str(run.folder),
-        "id": recipe.id,
-        "name": recipe.name,
-        "seed": recipe.seed,
-        "state": "finished" if run.finished else "failed" if failed else "unfinished",
-        "step": steps[-1]["step"] if steps else 0,
-        "steps": recipe.optim.steps,
-        "loss": steps[-1]["loss"] if steps else None,
-        "score": last.get("score"),
-        "alignment": last.get("alignment"),
-    }
-    cost = {name: summary.get(name) for name in ("parameters", "training_seconds", "cell_evaluations")}
+def _row(folder: Path) -> dict[str, Any]:
+    run = Run(folder)
+    recipe, summary = run.recipe, run.summary if run.finished else {}
+    shown = progress_row(folder)
+    row = {"folder": shown.pop("folder"), "id": recipe.id, **shown}
+    cost = {name: summary.get(name) for name in COSTS}
     measured = numbers_of({"evaluation": summary.get("measurements", [])})
-    return row | cost | measured | {name: value for name, value in _flat(recipe.data()).items() if name not in row}
+    fields = {name: value for name, value in recipe.data().items() if name != "needs"}
+    return row | cost | measured | {name: value for name, value in _flat(fields).items() if name not in row}
 
 
 def _flat(data: Any, name: str = "") -> dict[str, Any]:

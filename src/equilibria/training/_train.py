@@ -15,9 +15,9 @@ from equilibria.io.files import DamagedFile, jsonable
 from equilibria.io.folders import pack, unpack
 from equilibria.io.manifest import METRICS
 from equilibria.nets import count_parameters
-from equilibria.training.events import Began, Ended, Evaluated, Event, OnProgress, Warned
+from equilibria.training.events import Began, Ended, Evaluated, Event, Measuring, OnProgress, Warned
 from equilibria.training.machine import Machine, Team
-from equilibria.training.measurement import Measurement, evaluate, measure_final, overall
+from equilibria.training.measurement import Final, evaluate, measure_final, overall
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
 from equilibria.training.states import Saved
@@ -45,6 +45,7 @@ def train(
     machine: Machine = Machine(),
     track: Sequence[str] = (),
     team: Team | None = None,
+    final: Final = "full",
 ) -> Run:
     """Train `recipe` and return the finished run.
 
@@ -57,6 +58,7 @@ def train(
         save_every: Seconds between saved states.
         track: Where to send the metrics in addition to metrics.jsonl: tensorboard, wandb, trackio.
         team: Defaults to the processes that torchrun started, or this one alone.
+        final: What to measure after training: nothing, what was measured during training, or all of the recipe.
     """
     if not save_every >= 0:
         raise ValueError(f"save_every must be a number of seconds >= 0, got {save_every}")
@@ -71,7 +73,7 @@ def train(
         if not run.finished:
             trainer = Trainer(recipe, team, machine)  # raises if its parts do not fit, before anything is written
             run.claim(recipe)
-            _train(run, trainer, on_progress or _ignore, save_every, track)
+            _train(run, trainer, on_progress or _ignore, save_every, track, final)
         else:
             run.claim(recipe)
             team.broadcast(NOTHING_TO_DO)
@@ -98,7 +100,9 @@ def _follow(trainer: Trainer) -> None:
                 return
 
 
-def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: float, track: Sequence[str]) -> None:
+def _train(
+    run: Run, trainer: Trainer, on_progress: OnProgress, save_every: float, track: Sequence[str], final: Final
+) -> None:
     saved, problems = run.last_state()
     for problem in problems:
         then = f"resuming from step {saved.step}" if saved else "starting from the beginning"
@@ -117,12 +121,18 @@ def _train(run: Run, trainer: Trainer, on_progress: OnProgress, save_every: floa
             _take_steps(run, trainer, on_progress, save_every, metrics, cost)
         finally:
             on_progress(Ended())
-        spent, model = (cost.seconds, cost.cpu_seconds), trainer.model()
+        spent, model, begin = (cost.seconds, cost.cpu_seconds), trainer.model(), time.monotonic()
         try:
-            final = measure_final(model, trainer.recipe)
+            on_share = lambda share: on_progress(Measuring(share))  # noqa: E731
+            measured = measure_final(model, trainer.recipe, final=final, on_progress=on_share)
         except KeyboardInterrupt as stopped:
             raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
-        run.finish(model, _summary(trainer, spent, cost.evaluations, final), metrics.saved())
+        summary = _summary(trainer, spent, cost.evaluations) | {
+            "final": final,
+            "measuring_seconds": round(time.monotonic() - begin, 1),
+            "measurements": jsonable(measured),
+        }
+        run.finish(model, summary, metrics.saved())
 
 
 def _load_state(trainer: Trainer, saved: Saved, run: Run) -> None:
@@ -173,9 +183,7 @@ def _evaluate(trainer: Trainer, metrics: Metrics, on_progress: OnProgress) -> No
     on_progress(Evaluated(trainer.step_count, measurements))
 
 
-def _summary(
-    trainer: Trainer, spent: tuple[float, float], evaluations: int, final: list[Measurement]
-) -> dict[str, Any]:
+def _summary(trainer: Trainer, spent: tuple[float, float], evaluations: int) -> dict[str, Any]:
     seconds, cpu_seconds = spent
     return {
         "id": trainer.recipe.id,
@@ -187,7 +195,6 @@ def _summary(
         "machine": asdict(trainer.machine) | {"device": str(trainer.machine.torch_device)},
         "cell_evaluations": evaluations,
         "torch": torch.__version__,
-        "measurements": jsonable(final),
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from equilibria.core.budget import require_whole
+from equilibria.plugins import extensible
 
 
 class Depth(ABC):
@@ -82,3 +83,4 @@ class LogNormalPoisson(Depth):
 
 
 DEPTHS: dict[str, type[Depth]] = {"fixed": Fixed, "uniform": Uniform, "log_normal_poisson": LogNormalPoisson}
+extensible("depths", Depth, DEPTHS)

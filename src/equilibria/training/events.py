@@ -48,17 +48,24 @@ class Ended:
     """Training is complete, was stopped, or failed; no more steps follow."""
 
 
-Event = Began | Warned | Stepped | Evaluated | Ended
+@dataclass(frozen=True)
+class Measuring:
+    """The trained net is being measured; `share` of it is done, from 0 to 1."""
+
+    share: float
+
+
+Event = Began | Warned | Stepped | Evaluated | Ended | Measuring
 OnProgress = Callable[[Event], None]
 
 
 def throttled(on_progress: OnProgress) -> OnProgress:
-    """Pass every event on, but steps at most twice a second."""
+    """Pass every event on, but steps and measurements at most twice a second."""
     last = 0.0
 
     def report(event: Event) -> None:
         nonlocal last
-        if isinstance(event, Stepped):
+        if isinstance(event, Stepped | Measuring):
             if time.monotonic() - last < SECONDS_BETWEEN_STEPS:
                 return
             last = time.monotonic()

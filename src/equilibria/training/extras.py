@@ -12,6 +12,7 @@ from equilibria.core.budget import Budget, require_share, require_whole
 from equilibria.core.loop import Solver
 from equilibria.gradients import Gradient
 from equilibria.model import EquilibriumModel, Output
+from equilibria.plugins import extensible
 from equilibria.tasks import Batch, Task
 from equilibria.training.machine import Team
 from equilibria.training.starts import require_scale
@@ -183,3 +184,4 @@ EXTRAS: dict[str, type[Extra]] = {
     "jacobian_regularisation": JacobianRegularisation,
     "state_noise": StateNoise,
 }
+extensible("extras", Extra, EXTRAS)

@@ -1,10 +1,10 @@
 """Measure a net at one difficulty with a given number of steps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,7 +20,13 @@ SEED = 20_22  # final evaluations of all nets use the same instances
 SEED_DURING_TRAINING = 20_23  # other instances, because weights may be selected by them
 ONLINE_ALIGNMENT = 20  # examples that get an AA score in evaluations during training
 CHUNK_NUMBERS = 2**17  # in the inputs of one chunk, so that its states fit into a CPU cache
+RESTARTS = 10  # of an example that gets an AA score in a final measurement
+QUICK_EXAMPLES, QUICK_ALIGNMENT = 100, 8  # most examples, and most that get an AA score, of a quick measurement
 ON_THE_EDGE = 2  # examples whose answer may change with rounding when a net is re-measured
+
+
+Final = Literal["none", "quick", "full"]  # how much of the final measurement to make
+OnShare = Callable[[float], None]  # is called with the share of a measurement that is done
 
 
 @dataclass(frozen=True)
@@ -84,10 +90,13 @@ def measure(
     *,
     examples: int,
     alignment_examples: int = 0,
-    restarts: int = 10,
+    restarts: int = RESTARTS,
     seed: int = SEED,
+    on_progress: OnShare | None = None,
 ) -> Measurement:
     """Measure the score on held-out instances, and the AA of the first `alignment_examples` of them."""
+    restarts = min(restarts, alignment_examples - 1) if alignment_examples > 1 else 0
+    rows = _Rows(examples + alignment_examples * (restarts + 1 if restarts else 0), on_progress)
     batch = task.held_out().sample(examples, difficulty, torch.Generator().manual_seed(seed))
     device, chunk = device_of(model), max(1, CHUNK_NUMBERS // batch.x[0].numel())
     scores, residuals, statuses, used, baseline = [], [], [], [], []
@@ -100,11 +109,12 @@ def measure(
         residuals.append(solution.residual.cpu())
         statuses.append(solution.status.cpu())
         used.append(solution.steps.cpu())
+        rows.finish(len(piece.x))
     score, status = torch.cat(scores).double(), torch.cat(statuses)
     alignment, diverged = math.nan, 0
-    if alignment_examples > 1:
-        restarts = min(restarts, alignment_examples - 1)
-        alignment, diverged = _mean_alignment(model, batch.x[:alignment_examples].to(device), budget, restarts, seed)
+    if restarts:
+        x = batch.x[:alignment_examples].to(device)
+        alignment, diverged = _mean_alignment(model, x, budget, restarts, seed, rows)
     return Measurement(
         difficulty,
         budget.steps,
@@ -153,19 +163,78 @@ def evaluate(model: EquilibriumModel, task: Task, evaluation: Evaluation) -> lis
 
 
 def measure_final(
-    model: EquilibriumModel, recipe: Recipe, *, examples: int | None = None, at: Sequence[tuple[Any, int]] = ()
+    model: EquilibriumModel,
+    recipe: Recipe,
+    *,
+    examples: int | None = None,
+    at: Sequence[tuple[Any, int]] = (),
+    final: Final = "full",
+    on_progress: OnShare | None = None,
 ) -> list[Measurement]:
     """Measure a trained net as its recipe says, or with other `examples` or at other (difficulty, steps) points."""
-    evaluation, points = recipe.evaluation, recipe.evaluation.final_points()
+    points = final_points(recipe.evaluation, final)
     if at:
-        count = examples or evaluation.examples
+        count = examples or recipe.evaluation.examples
         points = [(difficulty, steps, count, count) for difficulty, steps in at]
     elif examples:
         points = [(difficulty, steps, examples, min(examples, aligned)) for difficulty, steps, _, aligned in points]
-    return [
-        measure(model, recipe.task, difficulty, evaluation.budget(steps), examples=count, alignment_examples=aligned)
-        for difficulty, steps, count, aligned in points
-    ]
+    measured, done = [], 0.0
+    costs = [_cost(recipe.task, *point) for point in points]
+    for (difficulty, steps, count, aligned), cost in zip(points, costs, strict=True):
+        share, before = cost / sum(costs), done
+
+        def report(part: float, share: float = share, before: float = before) -> None:
+            if on_progress:
+                on_progress(before + share * part)
+
+        measured.append(
+            measure(
+                model,
+                recipe.task,
+                difficulty,
+                recipe.evaluation.budget(steps),
+                examples=count,
+                alignment_examples=aligned,
+                on_progress=report,
+            )
+        )
+        done += share
+    return measured
+
+
+def final_points(evaluation: Evaluation, final: Final) -> list[tuple[int | float, int, int, int]]:
+    """The points of a final measurement: difficulty, steps, examples, and how many get an AA score.
+
+    A quick one has the points of the evaluations during training, and about their cost.
+    """
+    if final == "none":
+        return []
+    if final == "full":
+        return evaluation.final_points()
+    if evaluation.at:
+        points = [(difficulty, steps, evaluation.examples, QUICK_ALIGNMENT) for difficulty, steps in evaluation.at]
+    else:
+        points = evaluation.final_points()
+    most = QUICK_EXAMPLES
+    return [(at, steps, min(n, most), min(aligned, QUICK_ALIGNMENT, n)) for at, steps, n, aligned in points]
+
+
+def _cost(task: Task, difficulty: Any, steps: int, examples: int, aligned: int) -> float:
+    """The relative cost of a measurement, for estimates of the time that is left."""
+    numbers = task.sample(1, difficulty, torch.Generator().manual_seed(SEED)).x.numel()
+    return numbers * steps * (examples + aligned * (RESTARTS + 1))
+
+
+class _Rows:
+    """Counts the solves of a measurement, and reports the share that is finished."""
+
+    def __init__(self, total: int, on_progress: OnShare | None) -> None:
+        self._total, self._done, self._on_progress = total, 0, on_progress
+
+    def finish(self, rows: int) -> None:
+        self._done += rows
+        if self._on_progress:
+            self._on_progress(min(1.0, self._done / self._total))
 
 
 def overall(measurements: list[Measurement], task: Task) -> float:
@@ -180,11 +249,14 @@ def device_of(model: EquilibriumModel) -> torch.device:
 
 
 def _mean_alignment(
-    model: EquilibriumModel, x: torch.Tensor, budget: Budget, restarts: int, seed: int
+    model: EquilibriumModel, x: torch.Tensor, budget: Budget, restarts: int, seed: int, rows: "_Rows"
 ) -> tuple[float, int]:
     """Return the mean AA score and the number of restarts that diverged; in chunks of bounded memory."""
     parts = max(1, min(len(x) // (restarts + 1), math.ceil(x.numel() / CHUNK_NUMBERS)))
     rng = torch.Generator().manual_seed(seed)
-    found = [alignment_score(model, part, restarts=restarts, budget=budget, rng=rng) for part in x.tensor_split(parts)]
+    found = []
+    for part in x.tensor_split(parts):
+        found.append(alignment_score(model, part, restarts=restarts, budget=budget, rng=rng))
+        rows.finish(len(part) * (restarts + 1))
     scores = torch.cat([one.score for one in found]).double()
     return scores.mean().item(), sum(int(one.diverged.sum()) for one in found)

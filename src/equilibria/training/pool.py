@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 
+from equilibria.plugins import import_modules, imported_modules
 from equilibria.training._train import Interrupted, handling_signals, train
 from equilibria.training.events import OnProgress, throttled
 from equilibria.training.lock import Busy
@@ -61,11 +62,19 @@ def run_in_pool(
 
     `options` are passed to `train`. When `stop` is set, no new run begins, and the running ones save and stop.
     """
-    plain = [(recipe.to_json(), folder, dict(options)) for recipe, folder in jobs]
+    plain = [(recipe.to_json(), folder, dict(options), modules_for(recipe)) for recipe, folder in jobs]
     return run_jobs(_train_job, plain, workers=workers, stop=stop)
 
 
-def _train_job(on_progress: OnProgress, recipe: str, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+def modules_for(recipe: Recipe) -> list[str]:
+    """The modules that another process has to import before it can read the recipe: all are imported in this one."""
+    return list(dict.fromkeys([*imported_modules(), *(need.module for need in recipe.needs if need.module)]))
+
+
+def _train_job(
+    on_progress: OnProgress, recipe: str, folder: Path, options: dict[str, Any], modules: list[str]
+) -> dict[str, Any]:
+    import_modules(modules)
     return train(Recipe.from_json(recipe), folder, on_progress=throttled(on_progress), **options).summary
 
 

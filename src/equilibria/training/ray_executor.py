@@ -6,20 +6,22 @@ finished run is copied back.
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from equilibria.io.files import parse_json, write_atomically
 from equilibria.io.manifest import COVERED, MANIFEST, SUMMARY, replace_files
+from equilibria.plugins import import_modules
 from equilibria.training._train import train
 from equilibria.training.events import throttled
-from equilibria.training.pool import JobEnd, attempt
+from equilibria.training.pool import JobEnd, attempt, modules_for
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
 
@@ -55,7 +57,7 @@ def run_on_ray(
         remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_train_there)
         threads = max(1, int(cpus))
         running = {
-            remote.remote(queue, job, recipe.to_json(), str(folder.absolute()), threads, dict(options)): job
+            remote.remote(queue, job, _plain(recipe), str(folder.absolute()), threads, dict(options)): job
             for job, (recipe, folder) in enumerate(jobs)
         }
         while running:
@@ -156,14 +158,31 @@ def _require_reachable(address: str) -> None:
         ) from error
 
 
-def _train_there(queue: Any, job: int, recipe: str, folder: str, threads: int, options: dict[str, Any]) -> JobEnd:
+class PlainRecipe(NamedTuple):
+    """A recipe as JSON, and what a node has to import before it can read it."""
+
+    json: str
+    modules: list[str]
+    path: str  # where the driver finds modules that are not installed; nodes may share it
+
+
+def _plain(recipe: Recipe) -> PlainRecipe:
+    return PlainRecipe(recipe.to_json(), modules_for(recipe), os.getcwd())
+
+
+def _train_there(
+    queue: Any, job: int, recipe: PlainRecipe, folder: str, threads: int, options: dict[str, Any]
+) -> JobEnd:
     """Train on a node. The result is the files of the finished run."""
     torch.set_num_threads(threads)
     deadline = time.monotonic() + SECONDS_FOR_A_LOCK
     on_progress = throttled(lambda event: queue.actor.put_nowait.remote((job, event)))
 
     def files() -> dict[str, bytes]:
-        run = train(Recipe.from_json(recipe), folder, on_progress=on_progress, **{"save_every": 10.0, **options})
+        if recipe.path not in sys.path:
+            sys.path.append(recipe.path)
+        import_modules(recipe.modules)
+        run = train(Recipe.from_json(recipe.json), folder, on_progress=on_progress, **{"save_every": 10.0, **options})
         paths = [path for path in run.folder.iterdir() if path.is_file() and path.name[0] != "."]
         return {path.name: path.read_bytes() for path in paths}
 

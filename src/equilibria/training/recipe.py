@@ -11,10 +11,22 @@ from typing import Any, Literal
 from equilibria.core.budget import Budget, require_share, require_whole
 from equilibria.core.loop import Solver
 from equilibria.gradients import GRADIENTS, Backprop, Gradient
-from equilibria.io.describe import LARGEST_INTEGER, LATER, complete, fingerprint, from_data, inside, nearest, to_data
+from equilibria.io.describe import (
+    LARGEST_INTEGER,
+    LATER,
+    complete,
+    fingerprint,
+    from_data,
+    inside,
+    nearest,
+    needs,
+    stating_needs,
+    to_data,
+)
 from equilibria.io.files import JSON_BYTES, parse_json, read_regular
 from equilibria.model import EquilibriumModel
 from equilibria.nets import NETS, ConvNet, Net
+from equilibria.plugins import MissingPlugin, Need, needs_as_data, needs_from_data
 from equilibria.solvers import SOLVERS, Picard
 from equilibria.tasks import TASKS, PrefixSum, Task
 from equilibria.training.depths import DEPTHS, Depth, Fixed
@@ -183,9 +195,18 @@ class Recipe:
         """An equal recipe whose numbers have the annotated types: 1.0 for a float, not 1."""
         return Recipe.from_data(to_data(self, KINDS))
 
+    @property
+    def needs(self) -> list[Need]:
+        """The kinds in this recipe that are not part of the package."""
+        return needs(self, KINDS)
+
     def data(self) -> dict[str, Any]:
-        """Return the recipe as plain data, the same for equal recipes."""
-        return to_data(self._canonical, KINDS)
+        """Return the recipe as plain data, the same for equal recipes.
+
+        If it has kinds that are not part of the package, `needs` says where they come from.
+        """
+        found = self.needs
+        return to_data(self._canonical, KINDS) | ({"needs": needs_as_data(found)} if found else {})
 
     def to_json(self) -> str:
         """Return the recipe as JSON text."""
@@ -194,16 +215,25 @@ class Recipe:
     @classmethod
     def from_data(cls, data: Any) -> "Recipe":
         """Build a recipe from the result of `data()`. Missing fields get their defaults."""
-        recipe: Recipe = from_data(data, cls, KINDS)
+        known = needs_from_data(data.get("needs")) if isinstance(data, dict) else []
+        if isinstance(data, dict):
+            data = {key: value for key, value in data.items() if key != "needs"}
+        with stating_needs(known, "this recipe"):
+            recipe: Recipe = from_data(data, cls, KINDS)
         recipe.__dict__["_canonical"] = recipe
         return recipe
 
     @classmethod
     def from_json(cls, text: str | bytes, path: str | Path = "the recipe") -> "Recipe":
-        """Build a recipe from JSON text; errors name its `path`."""
+        """Build a recipe from JSON text that names at least a task and a net; errors name its `path`."""
         data = parse_json(text, path)
         try:
-            return cls.from_data(data)
+            recipe = cls.from_data(data)
+            if missing := [name for name in ("task", "net") if name not in data]:
+                raise ValueError(f"a recipe in a file must name its {' and '.join(missing)}")
+            return recipe
+        except MissingPlugin as error:
+            raise MissingPlugin(f"{path}: {error}") from error
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -218,7 +248,7 @@ class Recipe:
         The bare name of a kind takes its defaults. Names with fewer dots are applied first, so one call can replace a
         part and set its fields.
         """
-        data = self.data()
+        data = to_data(self._canonical, KINDS)
         for path in sorted(changes, key=lambda path: path.count(".")):
             part: Any = data
             kind: Any = Recipe

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 from equilibria.gradients import Backprop
 from equilibria.nets import ConvNet, DenseNet, GraphNet, MatrixNet
+from equilibria.plugins import extensible
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum
 from equilibria.training.depths import Fixed, Uniform
 from equilibria.training.extras import StateNoise
+from equilibria.training.measurement import Final
 from equilibria.training.recipe import Evaluation, Optim, Recipe
 from equilibria.training.starts import Mixed, Zeros
 
@@ -163,3 +165,10 @@ RECIPES: dict[str, Recipe] = {
         EDGE_COPY,
     )
 }
+LIBRARY = tuple(RECIPES.values())  # without those of plugins
+extensible("recipes", Recipe, RECIPES)
+
+
+def default_final(recipe: Recipe) -> Final:
+    """What to measure after training unless the user says otherwise: all of it only for a recipe of the library."""
+    return "full" if recipe.id in {replace(one, seed=recipe.seed).id for one in LIBRARY} else "quick"

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from equilibria.io.files import DamagedFile, digest, json_bytes, jsonable, parse_json, read_regular
+from equilibria.io.files import DamagedFile, digest, json_bytes, jsonable
 from equilibria.io.folders import load, model_files
 from equilibria.io.manifest import (
     CONFIG,
@@ -26,11 +26,9 @@ from equilibria.io.manifest import (
     FileRecord,
     finish_replacing,
     is_half_replaced,
-    read_files,
-    read_manifest,
     replace_files,
-    warn_if_unsealed,
 )
+from equilibria.io.progress import is_finished, read_metrics, read_run_file, run_folders
 from equilibria.model import EquilibriumModel
 from equilibria.training import states
 from equilibria.training.lock import LOCK, AnotherRun, Busy, FolderLock
@@ -51,7 +49,7 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the run."""
-        content = self._read(RECIPE)
+        content = read_run_file(self.folder, RECIPE)
         if content is None:
             raise FileNotFoundError(f"{self.folder} is not the folder of a run: it has no {RECIPE}")
         return Recipe.from_json(content, self.folder / RECIPE)
@@ -59,22 +57,19 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether the run has a trained net and a summary."""
-        manifest = read_manifest(self.folder)
-        return SUMMARY in manifest.files if manifest else (self.folder / SUMMARY).is_file()
+        return is_finished(self.folder)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Cost and final measurements of a finished run."""
-        content = self._read(SUMMARY)
+        content = read_run_file(self.folder, SUMMARY)
         if content is None:
             raise FileNotFoundError(f"{self.folder} has no {SUMMARY}; resume its training first")
         return parse_summary(content, self.folder / SUMMARY)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl, without a last line that an interruption cut off."""
-        path = self.folder / METRICS
-        content = self._read(METRICS) or b""
-        return [parse_json(line, path) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+        return read_metrics(self.folder)
 
     def model(self) -> EquilibriumModel:
         """Load the trained net. Raise if the recipe or the measurements of a finished run are not its own."""
@@ -93,7 +88,7 @@ class Run:
 
     def claim(self, recipe: Recipe) -> None:
         """Write the recipe into the folder; raise if the folder belongs to another recipe."""
-        if self._read(RECIPE) is None:
+        if read_run_file(self.folder, RECIPE) is None:
             other = [name for name in (CONFIG, SUMMARY) if (self.folder / name).exists()]
             if other or states.find(self.folder):
                 raise AnotherRun(
@@ -159,22 +154,10 @@ class Run:
         replace_files(self.folder, files | {SUMMARY: json_bytes(summary)}, keep={METRICS: metrics})
         states.remove_all(self.folder)
 
-    def _read(self, name: str) -> bytes | None:
-        """A file of the run, checked, or None if there is none."""
-        files, path = read_files(self.folder, (name,)), self.folder / name
-        if name not in (METRICS, RECIPE) or self.finished:
-            warn_if_unsealed(self.folder, files)
-        if name in files.contents or not path.exists():
-            return files.contents.get(name)
-        if name == METRICS:  # they are sealed when the run is finished
-            return read_regular(path)
-        raise DamagedFile(f"{path} is not in the folder's manifest; remove it, or run `equilibria seal` if it belongs")
-
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
     """Return every run under `folder`, newest last."""
-    found = sorted(Path(folder).rglob("recipe.json"), key=lambda path: path.lstat().st_mtime)
-    return [Run(path.parent) for path in found]
+    return [Run(path) for path in run_folders(folder)]
 
 
 def _differences(one: Any, other: Any, where: str = "") -> list[str]:

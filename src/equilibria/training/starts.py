@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from equilibria.core._tree import noise_like
 from equilibria.core.budget import require_share
 from equilibria.model import EquilibriumModel, encoded, zeros
+from equilibria.plugins import extensible
 
 
 class Start:
@@ -89,3 +90,4 @@ def _uses_input(model: EquilibriumModel) -> bool:
 
 
 STARTS: dict[str, type[Start]] = {"zeros": Zeros, "normal": Normal, "mixed": Mixed, "projected": Projected}
+extensible("starts", Start, STARTS)

@@ -19,6 +19,7 @@ ROWS_MIX = "rows must not influence each other; pass per-row data through x, and
 def check_model(model: EquilibriumModel, x: Any) -> Tensor:
     """Take one step on `x`, raise if the model cannot be iterated, and return its prediction."""
     measurable(model)
+    _check_device(model, x)
     batch = batch_size(x)
     with torch.no_grad(), drawing_from(_generator()):
         injection = model.inject(x)
@@ -44,6 +45,17 @@ def check_model(model: EquilibriumModel, x: Any) -> Tensor:
         assert layout.n == model.step.layout(fz).n
         _check_rows(model, fz, injection)
         return _check_prediction(model.readout(fz), batch)
+
+
+def _check_device(model: EquilibriumModel, x: Any) -> None:
+    """Raise if no weight is on the device of the inputs."""
+    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    inputs = {tensor.device for tensor in leaves(x)}
+    if devices and not devices & inputs:
+        ours, theirs = (" and ".join(sorted(map(str, some))) for some in (devices, inputs))
+        raise ValueError(
+            f"the model is on {ours} and its inputs are on {theirs}; move one of them, as in inputs.to({ours!r})"
+        )
 
 
 def require_gradients(f: Callable[[Tensor], Tensor], z: Tensor) -> None:
@@ -115,6 +127,8 @@ def _check_rows(model: EquilibriumModel, z: Any, injection: tuple) -> None:
     try:
         alone = _step(model, take(z, first), take(injection, first))
     except RuntimeError as error:
+        if any(part.training for part in model.modules()):
+            raise NotAModel(f"a step fails for fewer rows than {batch} in training mode; call .eval()") from error
         raise NotAModel(f"a step fails for fewer rows than {batch}: {ROWS_MIX}") from error
     together = [take(_step(model, z, injection), first) for _ in range(2)]
     if not _close(*together):

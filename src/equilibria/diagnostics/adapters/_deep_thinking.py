@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from equilibria.core._tree import describe_tree
-from equilibria.diagnostics.adapters._model import NotAModel, wrap
-from equilibria.model import EquilibriumModel
+from equilibria.core.answers import Answers
+from equilibria.diagnostics.adapters._model import AdaptedModel, NotAModel, wrap
 
 
-def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | None = None) -> EquilibriumModel:
+def from_deep_thinking(
+    net: nn.Module, *, readout: Callable[[Tensor], Tensor] | None = None, trained_steps: int | None = None
+) -> AdaptedModel:
     """Build a model from a net that is called as `net(x, iters_to_do, interim_thought)`.
 
-    The state is the thought of the net. The initial state is `net.projection(x)`.
+    The state is the thought of the net. The initial state is `net.projection(x)`. Its outputs are logits, (batch,
+    classes, ...).
 
     Args:
         readout: maps a thought to a prediction. Defaults to `net.head`.
+        trained_steps: the number of iterations in training.
     """
     parts = {"projection": getattr(net, "projection", None), "head": readout or getattr(net, "head", None)}
     missing = [name for name, part in parts.items() if not callable(part)]
@@ -24,7 +28,15 @@ def from_deep_thinking(net: nn.Module, *, readout: Callable[[Tensor], Tensor] | 
         raise NotAModel(
             f"{type(net).__name__} is not a deep-thinking net: it has no {' and no '.join(missing)}; use from_function"
         )
-    return wrap(_OneIteration(net), init=parts["projection"], readout=parts["head"], owner=net)
+    answers = Answers("classes", classes=1) if readout is None else Answers()
+    return wrap(
+        _OneIteration(net),
+        init=parts["projection"],
+        readout=parts["head"],
+        owner=net,
+        answers=answers,
+        trained_steps=trained_steps,
+    )
 
 
 @dataclass(frozen=True)

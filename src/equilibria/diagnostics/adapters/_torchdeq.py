@@ -1,21 +1,36 @@
 """Models built with torchdeq."""
 
 import importlib
+from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from equilibria.diagnostics.adapters._model import NotAModel, wrap
-from equilibria.model import EquilibriumModel
+from equilibria.core._tree import batch_size
+from equilibria.core.answers import Answers, Kind, as_answers
+from equilibria.diagnostics.adapters._intercept import Loop, Reached, call, prediction_of, replaced
+from equilibria.diagnostics.adapters._model import AdaptedModel, NotAModel, wrap
 
 
-def from_torchdeq(module: nn.Module, *, readout: Callable[[Any], Tensor]) -> EquilibriumModel:
+def from_torchdeq(
+    module: nn.Module,
+    *,
+    readout: Callable[..., Tensor] | None = None,
+    output: Callable[[Any], Tensor] = prediction_of,
+    answers: Answers | Kind | None = None,
+) -> AdaptedModel:
     """Build a model from a module whose forward calls a torchdeq object once, as in `self.deq(func, z_init)`.
 
+    The state is what torchdeq solves for, a tensor or a tuple of tensors.
+
     Args:
-        readout: the computation that follows this call. Only the computation before the call is taken from the module.
+        readout: maps a state to a prediction. Defaults to the computation in the module's forward that follows the
+            call of the torchdeq object.
+        output: selects the prediction from what the module returns, as in `output=lambda result: result["rgb"]`.
+        answers: how to read predictions: "classes", "bits", "numbers", or an `Answers`.
     """
     try:
         base = importlib.import_module("torchdeq.core").DEQBase
@@ -27,68 +42,54 @@ def from_torchdeq(module: nn.Module, *, readout: Callable[[Any], Tensor]) -> Equ
             f"a {type(module).__name__} has {len(found)} torchdeq objects but must have exactly one; keep it as a "
             "submodule, as in self.deq = get_deq(...), or use from_function"
         )
-    captured = _Captured(module, found[0])
-    model = wrap(captured.step, init=captured.init, readout=readout, owner=module)
-    model.encoder = captured.encode
-    return model
+    loop = Loop(module, _BeforeDeq(module, found[0]))
+    return wrap(
+        loop.step,
+        encoder=loop.encode,
+        init=loop.init,
+        readout=readout or _AfterDeq(module, found[0], output),
+        owner=module,
+        answers=as_answers(answers),
+        trained_steps=getattr(found[0], "f_max_iter", None),
+    )
 
 
-class _Call(NamedTuple):
-    """The arguments of a torchdeq object for one input."""
+@dataclass(frozen=True)
+class _BeforeDeq:
+    """The initial state and the function that a module passes to its torchdeq object."""
 
-    x: Any
-    func: Callable[[Any], Any]
-    z_init: Any  # a tensor, or a tuple of tensors
-    with_grad: bool
+    module: nn.Module
+    deq: nn.Module
 
-
-class _Reached(Exception):
-    """Raised to leave a forward where it calls its torchdeq object."""
-
-
-class _Captured:
-    """The function that a module passes to its torchdeq object. It closes over the input, so every input has its own.
-
-    The last one is cached, because a solve uses the same input until rows leave the batch. Every solve begins with
-    `encode`, which captures again, because the weights may have changed.
-    """
-
-    def __init__(self, module: nn.Module, deq: nn.Module) -> None:
-        self._module, self._deq = module, deq
-        self._last: _Call | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_last": None}  # closures cannot be copied
-
-    def encode(self, x: Any) -> Any:
-        self._last = self._capture(x)
-        return x
-
-    def init(self, x: Any) -> Any:
-        return self._call(x).z_init
-
-    def step(self, z: Any, x: Any) -> Any:
-        return self._call(x).func(z)
-
-    def _call(self, x: Any) -> _Call:
-        last = self._last
-        if last is None or last.x is not x or (torch.is_grad_enabled() and not last.with_grad):
-            last = self._last = self._capture(x)
-        return last
-
-    def _capture(self, x: Any) -> _Call:
+    def __call__(self, x: Any) -> tuple[Any, Callable[[Any], Any]]:
         def caught(func: Callable, z_init: Any, *_: Any, **__: Any) -> None:
-            raise _Reached(func, z_init)
+            raise Reached(func, z_init)
 
-        self._deq.forward = caught
         try:
-            self._module(x)
-        except _Reached as reached:
+            with replaced(self.deq, caught):
+                call(self.module, x)
+        except Reached as reached:
             func, z_init = reached.args
         else:
-            raise NotAModel(f"the forward of {type(self._module).__name__} never called its torchdeq object")
-        finally:
-            del self._deq.forward  # uncovers the method of the class
+            raise NotAModel(f"the forward of {type(self.module).__name__} never called its torchdeq object")
         if isinstance(z_init, (tuple, list)):  # torchdeq passes several tensors as several arguments
-            return _Call(x, lambda z: tuple(func(*z)), tuple(z_init), torch.is_grad_enabled())
-        return _Call(x, func, z_init, torch.is_grad_enabled())
+            return tuple(z_init), lambda z: tuple(func(*z))
+        return z_init, func
+
+
+@dataclass(frozen=True)
+class _AfterDeq:
+    """The rest of a module's forward, with a given result of its torchdeq object."""
+
+    module: nn.Module
+    deq: nn.Module
+    output: Callable[[Any], Tensor]
+
+    def __call__(self, z: Any, x: Any) -> Tensor:
+        rows = batch_size(z)
+
+        def solved(func: Callable, z_init: Any, *_: Any, **__: Any) -> tuple[list, dict]:
+            return [list(z) if isinstance(z, tuple) else z], defaultdict(lambda: torch.zeros(rows))  # no statistics
+
+        with replaced(self.deq, solved):
+            return self.output(call(self.module, x))

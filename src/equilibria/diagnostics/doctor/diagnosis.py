@@ -1,19 +1,25 @@
-"""The result of `diagnose` as data. It can be printed as tables and saved as JSON or as a page."""
+"""The result of `diagnose` as data. It can be printed, and saved as JSON or as a page."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markup import escape
-from rich.table import Table
 
 from equilibria.io.files import jsonable, to_json, write_atomically, write_json
 
-FORMAT = "equilibria-report-1"
-READING = "how to read it"
+FORMAT = "equilibria-report-2"
+
+
+@dataclass(frozen=True)
+class ScoreChange:
+    """The mean change of the score from one step to another, with its 95 % interval; positive is better."""
+
+    value: float
+    low: float
+    high: float
+    significant: bool  # and large enough to report
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,12 @@ class AnswerCurve:
     last_change: int  # the step after which 99 % of the answers do not change
     along_cycles: float = 0.0  # share of examples on a cycle or quasi-periodic path along which the answer changes
     best: int | None = None  # the step with the best score, if the score falls significantly after it
+    norm: list[float] | None = None  # median norm of the state
+    growth: float | None = None  # of the norm over the second half of the solve, median
+    reference: int | None = None  # the step with which later ones are compared: the trained steps, or the last
+    change: ScoreChange | None = None  # of the score from `reference` to the end
+    enough: int | None = None  # the fewest steps with the best score, or with the final answers if there is no score
+    perfect: bool = False  # whether every final answer is right
 
 
 @dataclass(frozen=True)
@@ -58,15 +70,28 @@ class UncertaintyRow:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """The answer to one of the four questions of a diagnosis."""
+
+    question: str
+    answer: str  # a few words
+    why: str  # with the number that decides
+    evidence: str  # the key of the section that contains the evidence: see `Section`
+    tone: str  # good, mid or bad
+
+
+@dataclass(frozen=True)
 class DiagnosisVerdict:
     """The conclusions of a diagnosis."""
 
     behaviour: str  # a value of `Behaviour`
     path_independent: bool | None  # None: cannot be determined
-    more_steps: str  # will help, will not help, hurt, or may help
-    enough_steps: int | None  # the step after which answers do not change
+    more_steps: str  # a value of `MoreSteps`
+    enough_steps: int | None  # the fewest steps with the best score, or with the final answers if there is no score
     sentences: list[str]
     remedies: list[str]
+    steps_to_settle: int | None = None  # a forecast of the whole number of steps; None if it settles, or never will
+    sees_input: bool | None = None  # whether a step depends on its input; None if that is not known
 
 
 @dataclass(frozen=True)
@@ -79,16 +104,23 @@ class SolvePaths:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The measurements of `diagnose`, with a verdict. Print it with rich, or use `to_json` or `save_html`."""
+    """The measurements of `diagnose`, with a verdict. Print it with rich, or use `to_json` or `save_html`.
 
+    A measurement that was not possible is None or empty, and a note says why.
+    """
+
+    name: str  # of the model
     examples: int
-    steps: int  # the budget of every solve
+    steps: int  # of every solve
+    trained_steps: int | None  # with which later steps are compared; None if only `steps` are known
     solver: str
+    findings: list[Finding]  # the answers to four questions
     verdict: DiagnosisVerdict
     curve: AnswerCurve
     regimes: dict[str, int]  # examples per long-run behaviour
     periods: dict[str, int]  # examples per period of their cycle
     alignment: list[AlignmentRow]
+    agreeing: int | None  # examples whose answer is the same from every start
     attacked: float | None  # mean of the lowest AA that an attack found; None without an attack
     attacked_score: float | None
     sensitivity: float | None  # share of the limits' variance that the input explains
@@ -98,10 +130,11 @@ class Diagnosis:
     start_influence: float | None  # median norm of d state / d start after `start_influence_steps`
     start_influence_steps: int | None
     solver_distance: float | None  # median relative distance between the limits of plain iteration and Anderson
-    trust: list[UncertaintyRow]  # empty without targets
-    score: float | None  # at the end of the budget
+    trust: list[UncertaintyRow]  # empty without targets, and if all answers are right, or all wrong
+    wrong: int | None  # wrong answers at the end; None without targets, or if scores are not 0 or 1
+    score: float | None  # at the end
     paths: SolvePaths
-    notes: list[str]  # measurements that were not possible, with the reason
+    notes: list[str]  # properties of the model, and measurements that failed or were cut, with the reason
     seconds: float
     versions: dict[str, str]
 
@@ -127,97 +160,6 @@ class Diagnosis:
         return "\n".join([*self.verdict.sentences, *self.verdict.remedies])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        styled = (("bold", self.verdict.sentences), ("yellow", self.verdict.remedies), ("dim", self.notes))
-        for style, sentences in styled:
-            yield from (f"[{style}]{escape(sentence)}[/{style}]" for sentence in sentences)
-        for section in sections(self):
-            yield ""
-            yield section.table()
+        from equilibria.diagnostics.doctor.sections import printed
 
-
-class Section(NamedTuple):
-    """A table of a printed diagnosis, and of its page."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-    def table(self) -> Table:
-        """The section for rich."""
-        table = Table(box=None, title=self.title, title_justify="left", pad_edge=False, collapse_padding=True)
-        for i, heading in enumerate(self.headings):
-            text = i == 0 or heading in ("value", READING)
-            table.add_column(heading, justify="left" if text else "right", no_wrap=i == 0 or not text)
-        for row in self.rows:
-            table.add_row(*map(escape, row))
-        return table
-
-
-def sections(diagnosis: Diagnosis) -> list[Section]:
-    """The tables of a diagnosis."""
-    curve = diagnosis.curve
-    scores = [] if curve.score is None else [[number(score) for score in curve.score]]
-    by_step = zip(
-        map(str, curve.steps),
-        (f"{share:.0%}" for share in curve.unchanged),
-        (f"{residual:.1e}" for residual in curve.residual),
-        *scores,
-        strict=True,
-    )
-    found = [
-        Section(
-            "Restarts",
-            ("start", "AA", "95 % interval", "centred", "distance", "readout", "same\nanswer", "diverged"),
-            [
-                (
-                    row.start,
-                    number(row.cosine),
-                    interval(row),
-                    *map(number, (row.centred, row.distance, row.readout, row.same_answer)),
-                    str(row.diverged),
-                )
-                for row in diagnosis.alignment
-            ],
-        ),
-        Section("Measurements", ("measurement", "value", READING), measurements(diagnosis)),
-        Section("Answers by steps", ("steps", "final answer", "residual", *["score"] * len(scores)), list(by_step)),
-    ]
-    if diagnosis.trust:
-        rows = [(row.uncertainty, number(row.auroc), interval(row)) for row in diagnosis.trust]
-        found.append(
-            Section("Which answers to trust", ("uncertainty", "AUROC, wrong vs. right", "95 % interval"), rows)
-        )
-    return found
-
-
-def measurements(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
-    """Each measurement with its value and how to read it. Omits measurements that were not made."""
-    steps = diagnosis.start_influence_steps
-    rows = [
-        ("long-run behaviour", _counts(diagnosis.regimes), "number of examples"),
-        ("periods", _counts(diagnosis.periods), "number of examples with each cycle length"),
-        ("explained by the input", number(diagnosis.sensitivity), "share of the variance of the limits; 1 is best"),
-        ("explained, untrained net", number(diagnosis.untrained_sensitivity), "the same with new random weights"),
-        ("contraction rate", number(diagnosis.contraction), "spectral radius at the limit; below 1 it contracts"),
-        ("largest stretch", number(diagnosis.largest_stretch), "largest singular value at the limit; may exceed 1"),
-        ("plain vs. Anderson", number(diagnosis.solver_distance), "relative distance between their limits"),
-        ("influence of the start", number(diagnosis.start_influence), f"norm of d state / d start after {steps} steps"),
-        ("AA under attack", number(diagnosis.attacked), "from starts found by a search for other limits"),
-        ("score", number(diagnosis.score), "at the end of the budget"),
-        ("score under attack", number(diagnosis.attacked_score), "of the attacked examples"),
-    ]
-    return [row for row in rows if row[1] not in ("", "-")]
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name}: {n}" for name, n in counts.items())
-
-
-def number(value: float | None) -> str:
-    """Three significant digits, or "-" for a missing number."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
-
-
-def interval(row: AlignmentRow | UncertaintyRow) -> str:
-    """The 95 % interval of a row."""
-    return f"{number(row.low)} to {number(row.high)}"
+        yield from printed(self)

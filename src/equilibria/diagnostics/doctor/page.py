@@ -1,38 +1,42 @@
 """A diagnosis as one self-contained HTML page with figures."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from equilibria.diagnostics.doctor.diagnosis import Diagnosis, sections
+from equilibria.diagnostics.doctor.diagnosis import Diagnosis
+from equilibria.diagnostics.doctor.sections import sections
 from equilibria.io.pages import render
+from equilibria.io.plots import plot_style, svg_text
 
 
 def page(diagnosis: Diagnosis) -> str:
     """Render the whole page."""
     return render(
         "diagnosis.html.j2",
-        title="A diagnosis",
+        title=f"Diagnosis of {diagnosis.name}",
         diagnosis=diagnosis,
         sections=sections(diagnosis),
-        figures={
-            "Share of final answers, score and residual by steps": _svg(_draw_curve, diagnosis),
-            "Paths of one example from several starts, in two principal directions": _svg(_draw_paths, diagnosis),
-        },
+        figures=_figures(diagnosis),
     )
 
 
+def _figures(diagnosis: Diagnosis) -> dict[str, tuple[str, Markup]]:
+    """The label and the picture that belong to a section, by its key."""
+    found = {"steps": ("Final answers, score and residual by steps", _svg(_draw_curve, diagnosis))}
+    if diagnosis.paths.points:
+        label = "Paths of one example from several starts, in two principal directions"
+        found["restarts"] = (label, _svg(_draw_paths, diagnosis))
+    return found
+
+
 def _svg(draw: Callable[[Any, Diagnosis], None], diagnosis: Diagnosis) -> Markup:
-    with matplotlib.rc_context({"svg.hashsalt": "equilibria", "svg.fonttype": "none"}):  # reproducible bytes
+    with plot_style():
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         draw(figure, diagnosis)
-        content = io.StringIO()
-        figure.savefig(content, format="svg", metadata={"Date": None})
-    svg = content.getvalue()
+        svg = svg_text(figure)
     return Markup(svg[svg.index("<svg") :])
 
 
@@ -40,11 +44,13 @@ def _draw_curve(figure: Figure, diagnosis: Diagnosis) -> None:
     left, right = figure.subplots(1, 2)
     curve = diagnosis.curve
     left.plot(curve.steps, curve.unchanged, "o-", label="final answer")
+    if diagnosis.trained_steps:
+        left.axvline(diagnosis.trained_steps, color="tab:gray", ls=":", label="trained steps")
     if curve.score:
         left.plot(curve.steps, curve.score, "s-", label="score")
     left.set(xscale="log", xlabel="steps", ylabel="mean over examples")
     left.legend()
-    right.plot(curve.steps, curve.residual, "o-", color="tab:gray")
+    right.plot(curve.steps, curve.residual, "o-")
     if any(value > 0 for value in curve.residual):
         right.set_yscale("log")
     right.set(xscale="log", xlabel="steps", ylabel="relative residual, median")

@@ -11,6 +11,8 @@ import { attachSave } from "./save.js";
 import { connected } from "./source.js";
 import { change, changeInput, INPUT, onChange, state } from "./state.js";
 import { onTheme, toggleTheme } from "./theme.js";
+import { attachTips, term } from "./tips.js";
+import { loadOwnViews } from "./views/index.js";
 
 const TASK = "mazes"; // the first task, if it has a net
 
@@ -26,12 +28,21 @@ class App {
     this.dirty = true;
     attachKeys(this);
     attachSave(this);
+    attachTips();
+    $("more").onclick = () => $("more").setAttribute("aria-expanded", String($("more").ariaExpanded !== "true"));
     onTheme(() => (state.tab === "figures" ? showFigures(this) : this.arrived()));
     onChange((solve) => this.changed(solve));
     new ResizeObserver(() => this.arrived()).observe($("panes"));
-    addEventListener("hashchange", () => location.hash !== this.hash && this.open(location.hash));
-    this.open(location.hash);
+    addEventListener("hashchange", () => location.hash !== this.hash && this.follow(location.hash));
+    this.follow(location.hash);
     requestAnimationFrame((now) => this.loop(now));
+  }
+
+  // Show the view of a link, or of the browser's history, to which it belongs already.
+  follow(hash) {
+    this.following = true;
+    this.open(hash);
+    this.following = false;
   }
 
   // Show the view that a link describes; its missing fields get defaults.
@@ -47,7 +58,7 @@ class App {
       this.notice = unknown ? `There is no net for the task ${unknown} in these folders.` : "";
       return this.showNotes();
     }
-    view.nets = view.nets.map((net, i) => net ?? begin.nets[i]);
+    view.nets = view.nets.map((net, i) => (net === "none" ? null : (net ?? begin.nets[i])));
     view.input.difficulty ??= begin.input.difficulty;
     view.steps ??= this.usualSteps(view.input.difficulty, view.nets);
     return change(view);
@@ -59,7 +70,8 @@ class App {
     const seed = this.frozen ? this.transport.seeds(task)[0] : usual;
     const difficulty = this.frozen ? this.transport.view(task).difficulty : first;
     const steps = this.frozen ? this.transport.view(task).steps : this.usualSteps(difficulty, pair);
-    return { task, nets: pair, input: { ...INPUT, difficulty, seed }, steps, step: null };
+    const nets = [pair[0], pair[1] ?? null]; // a folder with one net shows one pane
+    return { task, nets, input: { ...INPUT, difficulty, seed }, steps, tol: 0, until: null, step: null };
   }
 
   // The most steps that either net was evaluated with at this difficulty, or at the nearest one.
@@ -76,7 +88,14 @@ class App {
   }
 
   chooseNet(number, path) {
-    change({ nets: state.nets.map((net, i) => (i === number ? path : net)), step: null }, number);
+    change({ nets: state.nets.map((net, i) => (i === number ? path || null : net)), step: null }, number);
+  }
+
+  // Show a second net: the one of the default pair that is not shown yet, or any other.
+  compare() {
+    const others = this.nets.nets.filter((net) => net.task === state.task && net.path !== state.nets[0]).map((net) => net.path);
+    const [path] = [...this.nets.tasks[state.task].pair.filter((one) => others.includes(one)), ...others];
+    this.chooseNet(1, path);
   }
 
   newInput() {
@@ -88,19 +107,25 @@ class App {
     this.showTab(state.tab, false);
     this.controls.show();
     this.notice = "";
-    $("message").hidden = true;
     if (solve !== null) {
       this.panes.forEach((pane, i) => {
         if (solve === "all" || solve === i) pane.solve();
       });
       this.player.restart(state.step);
     }
+    this.showSentence();
+    this.showNotes();
     this.writeLink();
   }
 
+  // Put the view into the address. Another task, net, input, start or solver is a new entry of the browser's history.
   writeLink() {
     this.hash = toHash(this.player.playing ? null : this.player.step);
-    history.replaceState(null, "", this.hash);
+    const { tab, task, nets, input, start, solver } = state;
+    const entry = JSON.stringify(tab === "explore" ? [task, nets, input.difficulty, input.seed, start, solver] : tab);
+    const isNew = !this.following && this.entry !== undefined && entry !== this.entry;
+    this.entry = entry;
+    history[isNew ? "pushState" : "replaceState"](null, "", this.hash);
   }
 
   stepped() {
@@ -126,27 +151,46 @@ class App {
 
   // The last step of the longer solve.
   total() {
-    const ends = this.panes.map((pane) => (pane.main?.done ? pane.main.last : state.steps));
+    const ends = this.shownPanes().map((pane) => (pane.main?.done ? pane.main.last : state.steps));
     return Math.max(1, ...ends);
   }
 
   // The last step that both nets have reached, ignoring a net that has stopped.
   arrivedSteps() {
-    const steps = this.panes.map((pane) => (pane.main?.done || pane.trouble ? Infinity : (pane.main?.last ?? 0)));
+    const steps = this.shownPanes().map((pane) => (pane.main?.done || pane.trouble ? Infinity : (pane.main?.last ?? 0)));
     return Math.max(0, Math.min(this.total(), ...steps));
   }
 
   finished() {
-    return this.panes.every((pane) => pane.main?.done || pane.trouble);
+    return this.shownPanes().every((pane) => pane.main?.done || pane.trouble);
+  }
+
+  shownPanes() {
+    return this.panes.filter((pane) => state.nets[pane.number]);
+  }
+
+  // One sentence that says what is seen.
+  showSentence() {
+    const task = this.nets.tasks[state.task];
+    const count = this.shownPanes().length > 1 ? "Two nets solve" : "A net solves";
+    const trained = task.trained.length > 1 ? `${task.trained[0]} to ${task.trained.at(-1)}` : task.trained[0];
+    const word = task.word.toLowerCase();
+    const named = (value) => (word === task.unit ? `${value} ${word}` : `${word} ${value}`); // 64 bits, size 25
+    const start = { usual: "their usual start", zeros: "zeros", noise: "noise", other: "the limit of another input", attack: "an adversarial start" };
+    const same = this.shownPanes().length > 1 ? "the same input" : "an input";
+    $("seen").replaceChildren(
+      `${count} ${same} step by step (${task.title.toLowerCase()}, ${named(state.input.difficulty)}; trained on ${named(trained)}), from ${start[state.start.kind] ?? ""}. A `,
+      term("path independent"), " net reaches the same answer from every ", term("start"), ".",
+    );
   }
 
   // Show remarks about the input, and errors.
   showNotes() {
     const task = this.nets.tasks[state.task];
     const trouble = this.panes.map((pane) => pane.trouble).find(Boolean) || this.notice;
-    const alike = task.contrast ? "" : "None of these nets was measured as path dependent on this task.";
+    const alike = task.unmeasured || task.path_dependent ? "" : "Every net here was measured to be path independent on this task.";
     $("hint").textContent = [this.panes[0].note || this.panes[1].note, this.frozen ? "" : task.edits, alike].filter(Boolean).join(" ");
-    $("hint").classList.toggle("noted", Boolean(this.panes[0].note));
+    $("hint").classList.toggle("noted", Boolean(this.panes[0].note || this.panes[1].note));
     if (trouble) this.showError(trouble);
     else $("message").hidden = true;
   }
@@ -158,6 +202,7 @@ class App {
 
   showTab(tab, write = true) {
     const known = tab === "figures" && !this.frozen ? "figures" : "explore";
+    if (write && state.tab === "explore" && state.task) this.explored = toHash(this.player.playing ? null : this.player.step);
     if (write) state.tab = known;
     for (const name of ["explore", "figures"]) {
       $(name).hidden = name !== known;
@@ -169,12 +214,13 @@ class App {
       for (const pane of this.panes) pane.stop();
       showFigures(this);
     }
-    if (known === "explore" && write) this.open(state.task ? toHash(null) : "");
+    if (known === "explore" && write) this.open(state.task ? this.explored : "");
     if (write) this.writeLink();
   }
 
   // The nets as they are now: more runs may have finished since the page was opened.
-  updateNets(nets) {
+  async updateNets(nets) {
+    await loadOwnViews(nets.tasks);
     this.nets = nets;
     this.controls.fill();
   }
@@ -187,8 +233,8 @@ class App {
     const begin = this.beginning(net.task);
     const own = net.alignment ?? alignment ?? 1;
     const unlike = (one) => Math.abs((known(one)?.alignment ?? 0) - own);
-    const [other] = begin.nets.filter((one) => one !== path).sort((a, b) => unlike(b) - unlike(a));
-    const nets = [path, other ?? path];
+    const [other] = begin.nets.filter((one) => one && one !== path).sort((a, b) => unlike(b) - unlike(a));
+    const nets = [path, other ?? null];
     return change({ ...begin, nets, tab: "explore", steps: this.usualSteps(begin.input.difficulty, nets) });
   }
 }
@@ -214,6 +260,7 @@ try {
     if (!open) window.explorer?.showError("The connection to the server was lost. Reconnecting …");
     else if (before === "false" && state.tab === "explore") window.explorer?.changed("all"); // the interrupted solves
   });
+  await loadOwnViews(nets.tasks);
   window.explorer = new App(nets, transport, frozen);
   attachTop(window.explorer);
   document.body.dataset.ready = "true";

@@ -6,7 +6,7 @@ export const $ = (id) => document.getElementById(id);
 export function el(name, properties = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
-    if (key.startsWith("aria-") || key === "role" || key === "for") made.setAttribute(key, value);
+    if (key.startsWith("aria-") || key.startsWith("data-") || key === "role" || key === "for") made.setAttribute(key, value);
     else made[key] = value;
   }
   made.append(...children);

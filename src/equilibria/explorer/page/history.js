@@ -16,7 +16,11 @@ export class History {
   // `pixel(value, colours)` is the colour of a place; without it the picture is hidden.
   draw(recording, pixel, step, total, colours) {
     this.element.hidden = !pixel;
-    if (!pixel || !recording?.count) return;
+    if (!pixel) return;
+    if (!recording?.count) {
+      context(this.canvas);
+      return;
+    }
     this.remember(recording, pixel, colours);
     const { g, w, h } = context(this.canvas) ?? {};
     if (!g) return;

@@ -25,7 +25,7 @@ export function toHash(step) {
   const fields = {
     task: state.task,
     left: state.nets[0],
-    right: state.nets[1],
+    right: state.nets[1] ?? "none",
     difficulty: input.difficulty,
     seed: input.seed,
     flips: input.flips.length ? packed(input.flips) : null,
@@ -38,6 +38,7 @@ export function toHash(step) {
     solver: state.solver,
     steps: state.steps,
     tol: state.tol || null,
+    until: state.until,
     restarts: state.restarts,
     plane: state.plane,
     zoom: state.zoom.flatMap((zoomed, i) => (zoomed ? [SIDES[i]] : [])).join(",") || null,
@@ -64,6 +65,7 @@ export function fromHash(hash) {
     solver: given.solver ?? "picard",
     steps: number("steps", null),
     tol: number("tol", 0),
+    until: given.until || null,
     restarts: number("restarts", number("others", 5)), // "others" in older links
     plane: given.plane ?? "principal",
     zoom: SIDES.map((side) => (given.zoom ?? "").split(",").includes(side)),

@@ -90,21 +90,21 @@ function marker(g, x, top, bottom, colours) {
   g.globalAlpha = 1;
 }
 
-function centred(g, box, text, colours) {
+export function centred(g, box, text, colours) {
   Object.assign(g, { font: FONT, textAlign: "center", textBaseline: "middle", fillStyle: colours.faint });
   g.fillText(text, box.x + box.w / 2, box.y + box.h / 2);
 }
 
 // The trajectories from several starts on a plane, up to step `at`; rings mark starts, dots the present states.
 export function paths(g, box, recording, at, zoomed, colours, waiting = "") {
-  title(g, box, zoomed ? "limits, enlarged" : "trajectories from several starts", colours);
+  title(g, box, zoomed ? "limits, enlarged" : box.w < 330 ? "trajectories" : "trajectories from several starts", colours);
   if (waiting) centred(g, box, waiting, colours);
   if (!recording?.count) return;
   const now = Math.min(at, recording.last);
   const all = recording.starts.map((kind, start) => ({ kind, x: recording.series("x", start), y: recording.series("y", start) }));
-  const scale = fitted(all, zoomed ? Math.floor(0.6 * recording.last) : 0, {
-    x: box.x + 12, y: box.y + 28, w: box.w - 24, h: box.h - 44,
-  });
+  const frame = { x: box.x + 12, y: box.y + 28, w: box.w - 24, h: box.h - 44 };
+  const { scale, unit } = fitted(all, zoomed ? Math.floor(0.6 * recording.last) : 0, frame);
+  if (zoomed && unit) ruler(g, box, unit / fitted(all, 0, frame).unit, colours);
   const stride = Math.max(1, Math.floor(recording.count / MAX_POINTS));
   const order = all.map((_, i) => i).reverse(); // the usual start on top
   for (const i of order) {
@@ -125,6 +125,13 @@ export function paths(g, box, recording, at, zoomed, colours, waiting = "") {
     const place = inside(scale(x[now], y[now]), box);
     dot(g, place, kind === "usual" ? 6 : 5, ofShare(recording.at(now, "share", i), right), colourOf(kind, colours));
   }
+}
+
+// How much an enlarged plot is enlarged; beyond a certain factor it shows rounding errors.
+function ruler(g, box, factor, colours) {
+  const text = factor < 1e5 ? `enlarged ${factor < 10 ? factor.toFixed(1) : Math.round(factor).toLocaleString("en")} times` : "differences are rounding errors";
+  Object.assign(g, { font: FONT, textAlign: "left", textBaseline: "alphabetic", fillStyle: factor < 1e5 ? colours.faint : colours.mid });
+  g.fillText(text, box.x + 10, box.y + box.h - 8);
 }
 
 const inside = (point, box) => {
@@ -152,11 +159,11 @@ function fitted(all, from, box) {
       [x0, x1, y0, y1] = [Math.min(x0, x[step]), Math.max(x1, x[step]), Math.min(y0, y[step]), Math.max(y1, y[step])];
     }
   }
-  if (x0 > x1) return () => [NaN, NaN];
+  if (x0 > x1) return { scale: () => [NaN, NaN], unit: 0 };
   const size = Math.max(x1 - x0, y1 - y0, 1e-9 * Math.max(Math.abs(x0), Math.abs(y0), 1e-9));
   const unit = Math.min(box.w / Math.max(x1 - x0, 0.35 * size), box.h / Math.max(y1 - y0, 0.35 * size));
   const [cx, cy] = [(x0 + x1) / 2, (y0 + y1) / 2];
-  return (x, y) => [box.x + box.w / 2 + (x - cx) * unit, box.y + box.h / 2 - (y - cy) * unit];
+  return { scale: (x, y) => [box.x + box.w / 2 + (x - cx) * unit, box.y + box.h / 2 - (y - cy) * unit], unit };
 }
 
 export const ROW = 13; // pixels of a strip

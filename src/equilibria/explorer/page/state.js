@@ -11,7 +11,8 @@ export const state = {
   start: { kind: "usual", scale: 1, seed: 0 },
   solver: "picard",
   steps: 100,
-  tol: 0,
+  tol: 0, // of the residual; 0: none
+  until: null, // another condition that stops a solve: "unchanged:4", "confident:0.99" or "cycling"
   restarts: 5, // from other inputs; -1: no diagnosis
   plane: "principal",
   zoom: [false, false], // whether the limits are enlarged
@@ -31,6 +32,13 @@ export function changeInput(fields) {
   change({ input: { ...state.input, ...fields }, step: null });
 }
 
+// A condition as the server knows it: an object of equilibria.core.conditions with its fields.
+function condition(text) {
+  const [kind, value, within] = text.split(":");
+  if (kind === "unchanged") return { kind, steps: +value, ...(within ? { within: +within } : {}) };
+  return kind === "confident" ? { kind, probability: +value } : { kind };
+}
+
 // A request for the server, without the fields that were not chosen.
 export function request(pane, what) {
   const input = Object.fromEntries(
@@ -40,5 +48,6 @@ export function request(pane, what) {
   if (state.start.kind === "noise") start.scale = state.start.scale;
   if (["noise", "other", "attack"].includes(state.start.kind)) start.seed = state.start.seed;
   const fields = { net: state.nets[pane], what, input, start, solver: state.solver, steps: state.steps, tol: state.tol };
+  if (state.until) fields.until = condition(state.until);
   return what === "think" ? fields : { ...fields, restarts: Math.max(0, state.restarts), noises: 2, plane: state.plane };
 }

@@ -1,7 +1,7 @@
 // Dark and light theme: that of the system, until the user chooses.
 
 const NAMES = ["back", "panel", "raised", "line", "text", "soft", "faint", "wall", "open", "good", "bad", "mid", "left",
-  "right", "begin", "end", "noise", "this", "swapped"];
+  "right", "begin", "end", "noise", "this", "swapped", ...Array.from({ length: 10 }, (_, i) => `series-${i + 1}`)];
 const system = window.matchMedia("(prefers-color-scheme: light)");
 let chosen = null;
 let known = null;
@@ -26,10 +26,15 @@ export const onTheme = (listener) => listeners.push(listener);
 export function colours() {
   if (!known) {
     const style = getComputedStyle(document.documentElement);
-    known = Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+    // A colour is #rrggbb or light-dark(#rrggbb, #rrggbb).
+    const values = (name) => style.getPropertyValue(`--${name}`).match(/#[0-9a-f]{6}/gi);
+    known = Object.fromEntries(NAMES.map((name) => [name, values(name).at(theme() === "light" ? 0 : -1)]));
   }
   return known;
 }
+
+// The colour of one of several groups or classes.
+export const series = (number, palette) => palette[`series-${(number % 10) + 1}`];
 
 // Red, green and blue of a "#rrggbb" colour, up to 255.
 export const parts = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
@@ -58,8 +63,8 @@ export const readableOn = (colour) => (contrast(colour, "#000000") > contrast(co
 
 // The colour of an answer: from all wrong, through half right, to right.
 export function ofShare(share, right) {
-  const { bad, mid, good, panel } = colours();
-  if (!Number.isFinite(share)) return mixed(panel, mid, 0.3);
+  const { bad, mid, good, panel, line } = colours();
+  if (!Number.isFinite(share)) return line; // not judged
   if (right) return good;
   const wrong = share < 0.5 ? mixed(bad, mid, 2 * share) : mixed(mid, good, 1.4 * (share - 0.5));
   return mixed(panel, wrong, 0.85);

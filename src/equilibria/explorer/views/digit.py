@@ -1,6 +1,6 @@
 """Blurry digits: a digit to choose, and the probabilities of the ten classes."""
 
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,9 +10,7 @@ from equilibria.explorer.requests import Input, Refused
 from equilibria.explorer.views.view import DrawnInput, View, to_base64
 from equilibria.tasks import Batch, Task
 from equilibria.tasks.blurry_mnist import MEAN, SPREAD, blurred
-from equilibria.tasks.digits import load_digits
-
-cached_digits = cache(load_digits)
+from equilibria.tasks.digits import digits_loaded, load_digits
 
 
 class Digit(View):
@@ -23,10 +21,16 @@ class Digit(View):
     stride = 0.5
     edits = "Choose a digit and its blur."
 
+    def missing(self, task: Task) -> str:
+        return "" if digits_loaded(getattr(task, "folder", None)) else "the MNIST digits (20 MB)"
+
+    def load(self, task: Task, on_progress: Callable[[float], None]) -> None:
+        load_digits(getattr(task, "folder", None), on_progress=on_progress)
+
     def instance(self, task: Task, wanted: Input) -> DrawnInput:
         folder: Any = getattr(task, "folder", None)
         try:
-            digits = cached_digits(folder)
+            digits = load_digits(folder)
         except OSError as error:
             raise Refused(424, str(error)) from error
         candidates = torch.arange(len(digits.test_labels))

@@ -22,6 +22,7 @@ HEADROOM = 1.1  # the colour scale extends to this times the largest number of t
 
 class Numbers(View):
     drawing = "numbers"
+    answers = "numbers"
 
     def instance(self, task: Task, wanted: Input) -> DrawnInput:
         batch = sample(task, wanted.difficulty, wanted.seed)

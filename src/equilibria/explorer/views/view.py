@@ -2,8 +2,10 @@
 
 import base64
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,22 +27,36 @@ class DrawnInput(NamedTuple):
 
 
 class View(ABC):
-    """Shows one kind of task. The page has a drawing of the same name."""
+    """Shows one kind of task.
 
-    drawing: ClassVar[str]  # the page's module
-    title: ClassVar[str]
-    word: ClassVar[str]  # the name of the difficulty
-    unit: ClassVar[str]  # of the difficulty
-    lowest: ClassVar[float]
-    highest: ClassVar[float]  # larger difficulties are refused
-    stride: ClassVar[float] = 1.0  # between two difficulties
-    first: ClassVar[Any]  # the difficulty that a page opens with
-    seed: ClassVar[int] = 0  # of the input that a page opens with
-    edits: ClassVar[str] = ""  # how to edit an input
+    The page draws inputs and answers with the module `page/views/<drawing>.js`, or with your own module, `script`.
+    """
+
+    drawing: str  # bits, maze, digit, numbers or generic
+    script: ClassVar[Path | None] = None  # a JavaScript module that is used instead of `drawing`
+    title: str
+    word: str  # the name of the difficulty
+    unit: str  # of the difficulty
+    lowest: float
+    highest: float  # larger difficulties are refused
+    stride: float = 1.0  # between two difficulties
+    first: Any  # the difficulty that a page opens with
+    seed: int = 0  # of the input that a page opens with
+    edits: str = ""  # how to edit an input
+    answers: Literal["classes", "numbers"] = "classes"  # what a prediction consists of
 
     def data(self) -> dict[str, Any]:
         """The JSON that the page receives."""
-        return {name: getattr(self, name) for name in View.__annotations__}
+        named = {name: getattr(self, name) for name in View.__annotations__ if name not in ("script", "drawing")}
+        return named | {"drawing": "own" if self.script else self.drawing}
+
+    def missing(self, task: Task) -> str:
+        """The name of data that has to be loaded before the first input, or an empty string."""
+        return ""
+
+    def load(self, task: Task, on_progress: Callable[[float], None]) -> None:
+        """Load what is `missing`. Calls `on_progress` with the share that is done; runs outside of solves."""
+        raise NotImplementedError(f"{type(self).__name__} has a method missing, but no method load")
 
     def check(self, task: Task, wanted: Input) -> None:
         """Raise `Refused` if the task has no such input, or if it is too large."""
@@ -48,8 +64,8 @@ class View(ABC):
         if not is_number(difficulty) or not self.lowest <= difficulty <= self.highest:
             raise Refused(
                 422,
-                f"difficulty must be a number from {self.lowest:g} to {self.highest:g} ({self.unit}), got "
-                f"{repr(difficulty)[:80]}; use `equilibria evaluate` for larger difficulties",
+                f"{self.title}: {self.word.lower()} must be a number from {self.lowest:g} to {self.highest:g} "
+                f"({self.unit}), got {repr(difficulty)[:80]}; use `equilibria evaluate` for larger difficulties",
             )
         if reason := task.refuses(difficulty):
             raise Refused(422, f"{self.title}: {reason}, got {difficulty:g}")
@@ -67,23 +83,42 @@ class View(ABC):
         """How much of each answer is right: (rows,), from 0 to 1."""
 
 
-@lru_cache(maxsize=CACHED_SAMPLES)
 def sample(task: Task, difficulty: Any, seed: int) -> Batch:
     """The instance of this seed. It is cached, because edits start from it and large mazes take long to generate."""
+    return _cached_sample(task, difficulty, seed) if is_hashable(task) else _sample(task, difficulty, seed)
+
+
+def _sample(task: Task, difficulty: Any, seed: int) -> Batch:
     return task.sample(1, difficulty, torch.Generator().manual_seed(seed))
+
+
+_cached_sample = lru_cache(maxsize=CACHED_SAMPLES)(_sample)
+
+
+def is_hashable(task: Task) -> bool:
+    """Whether results of a task can be cached. A task that is not frozen has no hash."""
+    try:
+        hash(task)
+    except TypeError:
+        return False
+    return True
 
 
 def judge(task: Task, prediction: Tensor, instance: DrawnInput) -> tuple[Tensor, Tensor]:
     """Scores, and whether each is right, (rows,) each; NaN and false for an input that is not judged."""
     rows = len(prediction)
-    x, y, difficulty = instance.batch
-    many = Batch(x.expand(rows, *x.shape[1:]), y.expand(rows, *y.shape[1:]), difficulty)
     if not instance.judged:
         return torch.full((rows,), torch.nan), torch.zeros(rows, dtype=torch.bool)
-    score = task.score(prediction, many)
+    score = task.score(prediction, repeated(instance, rows))
     if task.higher_is_better:
         return score, score == 1
     return score, score <= CLOSE * constant_error(task, instance)
+
+
+def repeated(instance: DrawnInput, rows: int) -> Batch:
+    """The batch of an input, with as many rows as there are predictions."""
+    x, y, difficulty = instance.batch
+    return Batch(x.expand(rows, *x.shape[1:]), y.expand(rows, *y.shape[1:]), difficulty)
 
 
 def constant_error(task: Task, instance: DrawnInput) -> float:

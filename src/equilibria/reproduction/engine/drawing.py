@@ -6,33 +6,24 @@ from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Drawing
 from scipy.stats import norm
 
+from equilibria.io.plots import plot_style, series_colours, svg_text, themed_colours
 from equilibria.reproduction.engine.rows import Row, values
 
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
 TICKS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
-COLOURS = ("#3566b0", "#d9822b", "#3a9a5b", "#b5485d", "#7a5bb0", "#8a6a4a", "#5c6670", "#c2a52b", "#2b9aa8", "#c46bb0")
+COLOURS = series_colours()
 MARKERS = "os^DvPX<>*h"  # for readers who cannot distinguish the colours
 RIGHT, WRONG = COLOURS[0], COLOURS[3]
-STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "legend.frameon": False,
-    "svg.hashsalt": "equilibria",  # the same figure is the same file
-}
 
 
 def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Drawing, np.ndarray]:
     """Return an empty drawing with (rows, columns) axes."""
-    with rc_context(STYLE):
+    with plot_style():
         made = Drawing(figsize=(width * columns, height * rows), layout="constrained")
         axes = made.subplots(rows, columns, squeeze=False)
         if axes.size > 1:  # letters by which a text can refer to panels
@@ -44,16 +35,16 @@ def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float
 def save(drawn: Drawing, stem: Path) -> None:
     """Write stem.svg and stem.png. Equal drawings become equal files."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    with rc_context(STYLE):
-        FigureCanvasSVG(drawn).print_svg(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
+    with plot_style():
+        stem.with_suffix(".svg").write_text(svg_text(drawn))
         FigureCanvasAgg(drawn)
         drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
 
 
 def caption(drawn: Drawing, text: str) -> None:
     """Write a sentence below a drawing: what the paper says about it."""
-    with rc_context(STYLE):
-        drawn.supxlabel(text, fontsize=8, color="#555555")
+    with plot_style():
+        drawn.supxlabel(text, fontsize=8, color=themed_colours()["soft"].light)
 
 
 def probit(shares: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from equilibria.io.files import DamagedFile
+from equilibria.io.plots import plot_style
 from equilibria.reproduction.engine.claims import Claim
 from equilibria.reproduction.engine.drawing import save
 from equilibria.reproduction.engine.figure import Figure, Plan, PlannedMeasurement
@@ -129,7 +130,7 @@ def conclude(store: Store, figure: Figure, plan: Plan, blocks: Sequence[Block]) 
     """Write the rows, the drawing and the claims of a measured figure. Files that would not change are not written."""
     rows = add_net_columns(plan, blocks)
     store.write_blocks(figure, blocks)
-    with TemporaryDirectory() as drawn:  # equal drawings are equal files
+    with TemporaryDirectory() as drawn, plot_style():  # equal drawings are equal files
         save(figure.draw(rows), Path(drawn) / "figure")
         for path in Path(drawn).iterdir():
             write_if_new(store.path(figure, path.name), path.read_bytes())

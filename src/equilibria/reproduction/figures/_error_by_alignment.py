@@ -73,7 +73,7 @@ class ErrorByAlignment(Figure):
             scatter(axis, self.groups(shown), y="error", y_transform=np.asarray, trends=False)
             if len(bounded) < len(nets):
                 axis.axhline(top, color="#bbbbbb", lw=0.8, label=f"{len(nets) - len(bounded)} nets that diverge")
-            axis.axhline(constant, color="#888888", lw=1, ls="--", label=f"a constant answer, {constant:.4g}")
+            axis.axhline(constant, color=COLOURS[6], lw=1, ls="--", label=f"a constant answer, {constant:.4g}")
             for j, (name, error) in enumerate(self.lines.items() if hard else ()):
                 axis.axhline(error, color=COLOURS[3 + j], lw=0.8, ls=":", label=f"{name}, {error:g}")
             probit_axis(axis, "x", "AA score")

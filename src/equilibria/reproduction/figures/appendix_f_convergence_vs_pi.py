@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Drawing
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
-from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
+from equilibria.reproduction.engine.drawing import COLOURS, RIGHT, WRONG, caption, figure, probit, probit_axis
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
@@ -72,7 +72,7 @@ class ConvergenceVsPathIndependence(Figure):
         probit_axis(axis, "x", "AA score of the string")
         axis.set_ylabel("distance between the last two states")
         for x in (LOW, HIGH):
-            axis.axvline(float(probit([x])[0]), color="#bbbbbb", lw=0.8, ls=":")
+            axis.axvline(float(probit([x])[0]), color=COLOURS[6], lw=0.8, ls=":")
         counts = {status: sum(one.status == status for one in found) for status in Status}
         said = ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items())
         axis.set_title(f"{len(found)} strings: {said}", fontsize=9)

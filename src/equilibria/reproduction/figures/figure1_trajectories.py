@@ -46,7 +46,7 @@ class TrajectoryFigure(Figure):
             for i, path in enumerate(row["paths"]):
                 x, y = np.array(path, dtype=float).T
                 axis.plot(x, y, color=COLOURS[i], lw=0.9, alpha=0.8)
-                axis.plot(x[0], y[0], MARKERS[i], color=COLOURS[i], ms=5, mfc="white")
+                axis.plot(x[0], y[0], MARKERS[i], color=COLOURS[i], ms=5, mfc="none")
                 axis.plot(x[-1], y[-1], MARKERS[i], color=COLOURS[i], ms=6)
             distance = np.nanmean(numbers(row["apart_in_the_limit"]))
             axis.set_title(f"{LABELS[category]}\nlimits {distance:.2g} of a state apart", fontsize=9)

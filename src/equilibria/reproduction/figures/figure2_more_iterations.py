@@ -12,7 +12,7 @@ from matplotlib.ticker import FormatStrFormatter
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, rank_correlation
-from equilibria.reproduction.engine.drawing import caption, figure
+from equilibria.reproduction.engine.drawing import COLOURS, caption, figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import averaged
@@ -86,7 +86,7 @@ class MoreIterations(Figure):
             axis.plot(net.at, net.right, color=shade, ls=style, lw=1.4 if net.fits else 0.6)
             axis.plot(net.trained_at, net.then, "o", color=shade, ms=4, mfc=shade if net.fits else "white")
         for depth, style in styles.items():
-            axis.plot([], [], color="#555555", ls=style, marker="o", ms=4, label=f"trained with {depth} steps (dot)")
+            axis.plot([], [], color=COLOURS[6], ls=style, marker="o", ms=4, label=f"trained with {depth} steps (dot)")
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter(FormatStrFormatter("%d"))
         axis.set_xlabel("fixed point iterations")
