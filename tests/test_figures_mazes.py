@@ -187,7 +187,9 @@ def test_nets_that_diverge_have_the_largest_error():
     first, *_ = FIGURES["edge_copy"].claims(rows)
     assert first.value == pytest.approx(-1.0)
     FigureCanvasAgg(FIGURES["edge_copy"].draw(rows)).draw()
-    assert len(FIGURES["edge_copy"].points(rows).points) == 10
+    points = FIGURES["edge_copy"].points(rows)
+    assert points is not None
+    assert len(points.points) == 10
 
 
 def test_alignments_that_differ_by_rounding_are_inconclusive():

@@ -87,8 +87,8 @@ def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
         axis.set_title(f"single mazes, {size}x{size}\nlimits {limits} apart", fontsize=8)
     for (size, found), colour in zip(group_by(apart, "difficulty"), COLOURS, strict=False):
         for i, line in enumerate(found[0]["apart_each"]):
-            label = f"{size}x{size}" if i == 0 else None
-            right.semilogy(range(1, len(line) + 1), numbers(line), color=colour, lw=0.7, alpha=0.8, label=label)
+            about = {"label": f"{size}x{size}"} if i == 0 else {}
+            right.semilogy(range(1, len(line) + 1), numbers(line), color=colour, lw=0.7, alpha=0.8, **about)
     right.set_title("distance between the solvers\nrelative to the state", fontsize=8)
     right.legend(fontsize=7)
 

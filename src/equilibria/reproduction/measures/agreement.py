@@ -45,8 +45,9 @@ class FourAgreements(Measure):
     def rows(self, model: EquilibriumModel, recipe: Recipe) -> list[Row]:
         task, rng = recipe.task, torch.Generator().manual_seed(SEED)
 
-        def same(one: Tensor, other: Tensor) -> Tensor:
+        def same(one: Tensor, other: Tensor, examples: Tensor) -> Tensor:
             """Whether two predictions are the same answer, (rows,) bool: classes in dimension 1, or numbers."""
+            del examples
             if task.higher_is_better:
                 return (one.argmax(1) == other.argmax(1)).reshape(len(one), -1).all(1)
             apart, size = (z.flatten(1).norm(dim=1) for z in (one - other, one))
