@@ -28,7 +28,7 @@ def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float
         axes = made.subplots(rows, columns, squeeze=False)
         if axes.size > 1:  # letters by which a text can refer to panels
             for letter, axis in zip(ascii_lowercase, axes.flat, strict=False):
-                axis.set_title(letter, loc="left", fontweight="bold")
+                axis.text(-0.06, 1.02, letter, transform=axis.transAxes, ha="right", va="bottom", fontweight="bold")
     return made, axes
 
 
@@ -54,7 +54,7 @@ def probit(shares: Sequence[float] | np.ndarray) -> np.ndarray:
 
 def probit_axis(axis: Axes, which: str, label: str) -> None:
     """Label an axis that shows `probit` of shares."""
-    names = [f"\u2265 {tick:g}" if tick == CAP else f"{tick:g}" for tick in TICKS]
+    names = [f"{tick:g}".replace("0.", "\u2265." if tick == CAP else ".") for tick in TICKS]
     (axis.set_xticks if which == "x" else axis.set_yticks)(probit(TICKS), names)
     (axis.set_xlabel if which == "x" else axis.set_ylabel)(label)
 
