@@ -107,7 +107,7 @@ class AdjointGradient(FixedPointGradient):
 class _Replace(torch.autograd.Function):
     """The identity on f(z*) and the carried values, whose backward pass replaces the gradient y of f(z*) by w.
 
-    y includes what the loss owes to z* through the carried values.
+    y includes the gradient that reaches z* through the carried values.
     """
 
     @staticmethod

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from equilibria.core._modules import eval_mode
+from equilibria.core._random import drawing_from
 from equilibria.core._tree import batch_size, describe_tree, first_rows, leaves
 from equilibria.core.answers import Answers, Kind, as_answers
 from equilibria.core.budget import Budget, as_budget, require_whole
@@ -222,10 +223,9 @@ def _measure(
     for i, (name, part) in enumerate(parts.items(), 1):
         on_progress(name, i / (len(parts) + 1))
         noted = len(examination.notes)
+        seconds = math.inf if part.otherwise is None else min(limit.left, LATE * limit.allotted(part.share))
         try:
-            with limit.allowing(
-                math.inf if part.otherwise is None else min(limit.left, LATE * limit.allotted(part.share))
-            ):
+            with limit.allowing(seconds), drawing_from(examination.rng):  # a random step draws from it
                 found |= part.measure()
         except Exception as error:
             if part.otherwise is None:
