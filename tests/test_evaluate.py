@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from collections import UserDict
 from typing import Any, NamedTuple
 
 import pytest
@@ -257,6 +258,7 @@ def test_data_of_every_kind():
         readout=lambda z: z[:, :3],
     )
     assert evaluate(tree, {"a": x, "b": x, "y": y}, inputs=["a", "b"], targets="y", budget=3).examples == COUNT
+    assert evaluate(tree, [(UserDict(a=x, b=x), y)], budget=3).examples == COUNT  # as tokenizers return inputs
 
 
 @pytest.mark.parametrize(

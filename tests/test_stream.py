@@ -292,5 +292,10 @@ def test_bad_input():
     closed_over = Stream(lambda z: 0.5 * z + u[:4], rows=4, budget=Budget(50, 1e-3))
     with pytest.raises(RuntimeError, match="size of tensor"):
         list(closed_over.run([(torch.zeros(6, 1), ())]))
+    rates = torch.linspace(0.1, 0.9, 8)[:, None]
+    closed_over = Stream(lambda z: 1 + rates * z, rows=8, solver=Picard(), budget=Budget(200, 1e-3))
+    with pytest.raises(RuntimeError, match="size of tensor") as raised:
+        list(closed_over.run([(torch.zeros(8, 1), ())]))
+    assert "pass everything that differs between rows as injection" in raised.value.__notes__[0]
     assert list(stream.run([])) == []
     assert list(stream.run([(torch.zeros(0, 1), ())])) == []

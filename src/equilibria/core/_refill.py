@@ -182,7 +182,7 @@ class RefilledSet(ActiveSet):
             )
             if self._windows is not None:
                 self._windows.take(order)
-            self._count, self._finished = len(self.rows), 0
+            self._count, self._finished, self._has_lost_rows = len(self.rows), 0, True
         return ended
 
     def add(self, new: Rows, *, numbers: Tensor, clock: int) -> None:

@@ -1,7 +1,7 @@
 """Diagnose a looped model: every measurement at once, with a verdict."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,6 +80,7 @@ def diagnose(
         on_progress: called with the name of each measurement and the share of measurements done.
     """
     looped, name = as_model(model), name or _name(model)
+    inputs = dict(inputs) if isinstance(inputs, Mapping) else inputs  # what tokenizers return is no dict
     read = as_answers(answers, classes=classes, ignore_index=ignore_index, usual=looped.answers)
     return _diagnose(
         _Setting(looped, inputs, targets, score, higher_is_better, read, mask, name),
