@@ -22,7 +22,8 @@ QUICK = ("list", "completion")
 def commands() -> dict[str, list[str]]:
     """Every command of the pages -> its words."""
     lines = (line for page in PAGES for block in FENCE.findall(page.read_text()) for line in block.splitlines())
-    found = {line.partition("#")[0].strip() for line in lines if PREFIX.match(line)}
+    shown = (line for line in lines if PREFIX.match(line))
+    found = {re.split("#| > ", line)[0].strip() for line in shown}  # without comments and redirections
     return {line: shlex.split(PREFIX.sub("", line)) for line in sorted(found)}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from equilibria import load, plugins
 from equilibria.io.hub import save_pretrained
+from equilibria.io.manifest import seal
 from equilibria.tasks import TASKS
 from equilibria.training import RECIPES, Recipe, Run
 
@@ -83,7 +84,7 @@ def test_every_command_works_on_a_run_of_ones_own_task(own):
     results = in_one_process([[*one, "--import", "own_task"] for one in commands], own)
     assert [code for code, _, _ in results] == [0] * len(commands), results
     assert "prefix_max" in results[-1][1]
-    assert "(from own_task)" in results[-1][1]
+    assert "(from own_task)" in " ".join(results[-1][1].split())
     finished = shell("evaluate", "runs/first", "--check", cwd=own, EQUILIBRIA_IMPORT="own_task")
     assert finished.returncode == 0, finished.stderr
 
@@ -110,6 +111,7 @@ def test_a_file_never_decides_what_is_imported(own, tmp_path):
         (tmp_path / name).write_text(json.dumps(data))
     for name in ("model.safetensors", "summary.json"):
         (tmp_path / name).write_bytes((own / "runs" / "first" / name).read_bytes())
+    seal(tmp_path)
     for code, _, errors in in_one_process(
         [[one, "."] for one in ("evaluate", "diagnose", "measure", "train")], tmp_path
     ):

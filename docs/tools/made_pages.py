@@ -25,6 +25,7 @@ REFERENCE = {
     "solvers": Reference("Solvers", ("equilibria.solvers",)),
     "gradients": Reference("Gradients", ("equilibria.gradients",)),
     "diagnostics": Reference("Diagnostics", ("equilibria.diagnostics",)),
+    "evaluation": Reference("Evaluation", ("equilibria.evaluation",)),
     "tasks": Reference("Tasks", ("equilibria.tasks",)),
     "nets": Reference("Nets", ("equilibria.nets",)),
     "training": Reference("Training", ("equilibria.training",)),

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrize
 
 
@@ -25,9 +25,15 @@ def _can_prepare(cell: Any) -> bool:
         return False
     if not issubclass(_definer(type(cell), "prepare_solve"), _definer(type(cell), "forward")):
         return False  # a subclass has its own `forward` and inherits `prepare_solve`
-    if _has_any_global_hook() or is_transformed():  # vmap forbids writing into tensors
+    if _has_global_hooks() or is_transformed():  # vmap forbids writing into tensors
         return False
     return not any(_is_modified(part) for part in cell.modules())
+
+
+def _has_global_hooks() -> bool:
+    """Whether hooks are registered for every module. (torch 2.6 has no function for it.)"""
+    kinds = ("forward", "forward_pre", "backward", "backward_pre")
+    return any(getattr(torch_module, f"_global_{kind}_hooks") for kind in kinds)
 
 
 def is_transformed() -> bool:

@@ -109,7 +109,7 @@ def map_leaves(tree: Any, change: Callable[[Tensor], Any]) -> Any:
         return type(tree)(map_leaves(part, change) for part in tree)
     if _is_record(tree) and type(tree) not in pytree.SUPPORTED_NODES:
         return _with_fields(tree, map_leaves(_fields(tree), change))
-    if pytree.tree_is_leaf(tree):
+    if type(tree) not in pytree.SUPPORTED_NODES:
         return tree
     return pytree.tree_map(lambda leaf: map_leaves(leaf, change), tree)
 
