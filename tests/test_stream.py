@@ -252,8 +252,7 @@ def test_batches_with_other_values_besides_tensors_are_not_mixed():
 def test_a_run_that_was_abandoned_leaves_nothing_behind():
     stream = Stream(lambda z, u: 0.5 * z + u, rows=2, solver=Picard())
     first = stream.run([(column(*[0.0] * 5), column(*[1.0] * 5))])
-    next(first)
-    first.close()
+    next(first)  # and no more
     found = list(stream.run([(column(0.0, 0.0, 0.0), column(*[3.0] * 3))]))
     assert torch.cat([one.solution.z for one in found]).round().tolist() == [[6.0]] * 3
 

@@ -252,8 +252,8 @@ def test_the_order_of_keys_does_not_matter(nest):
         inner = z if isinstance(z, dict) else z[0]["inner"]
         return nest(0.5 * inner["a"] + 1, torch.cat((0.1 * inner["b"][:, :1] + 9, 0 * inner["b"][:, 1:]), 1))
 
-    z0, how = nest(column(0.0, 5.0), torch.zeros(2, 2, dtype=torch.float64)), {"budget": Budget(60, tol=1e-8)}
-    expected, found = solve(step, z0, **how), solve(lambda z: reordered(step(z)), z0, **how)
+    z0, budget = nest(column(0.0, 5.0), torch.zeros(2, 2, dtype=torch.float64)), Budget(60, tol=1e-8)
+    expected, found = (solve(f, z0, budget=budget) for f in (step, lambda z: reordered(step(z))))
     torch.testing.assert_close(found.z, expected.z, rtol=0, atol=0)
     inner = found.z if isinstance(found.z, dict) else found.z[0]["inner"]
     assert inner["a"].flatten().tolist() == pytest.approx([2.0, 2.0])

@@ -45,7 +45,7 @@ class Structure:
                 if type(part) is not type(record):
                     raise ValueError(f"expected a {type(record).__name__}, got a {type(part).__name__}")
                 parts += inner.leaves(_fields(part))
-            elif _is_record(part) or not pytree.tree_is_leaf(part):
+            elif _is_record(part) or not pytree.tree_structure(part).is_leaf():
                 raise ValueError(f"expected a single value, got a {type(part).__name__}")
             else:
                 parts.append(part)
