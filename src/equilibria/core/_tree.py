@@ -66,14 +66,6 @@ class Structure:
                 parts.append(next(rest))
         return pytree.tree_unflatten(parts, self._spec)
 
-    def matches(self, tree: Any) -> bool:
-        """Whether a tree is nested in this way."""
-        try:
-            self.leaves(tree)
-        except ValueError:
-            return False
-        return True
-
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
     """Every leaf with its path, such as "z_H", "0" or "carry.z_L"; the path of a single tensor is ""."""
