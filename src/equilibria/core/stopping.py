@@ -115,8 +115,8 @@ class Condition:
     def __str__(self) -> str:
         """The condition with the fields that differ from their defaults."""
         shown = [one for one in (fields(self) if is_dataclass(self) else ()) if one.repr]
-        given = ((one.name, getattr(self, one.name), one.default) for one in shown)
-        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value, usual in given if value != usual)})"
+        given = {one.name: getattr(self, one.name) for one in shown if getattr(self, one.name) != one.default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in given.items())})"
 
     def __or__(self, other: Any) -> Condition:
         return AnyOf((self, as_condition(other)))
