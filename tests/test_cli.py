@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from equilibria import Anderson, Broyden, Implicit
 from equilibria.cli import main
@@ -145,10 +146,29 @@ def test_list(what, capsys):
     assert all(row["name"] in shown for row in rows)
 
 
-def test_list_runs(run, capsys):
+def test_headings_of_recipes_fit_80_columns(capsys, monkeypatch):
+    monkeypatch.setattr("equilibria.cli.listing.make_console", lambda: Console(width=80))
+    assert main(["list", "recipes"]) == 0
+    shown = capsys.readouterr().out
+    assert "training min  measuring min\n" in shown
+    assert all(f"{name} " in shown for name in RECIPES)
+
+
+def test_list_runs(run, capsys, monkeypatch):
     assert main(["list", "runs", "--folder", str(run.parent), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["state"], row["step"], row["name"]) == ("finished", 4, "prefix_sum/fast")
+    monkeypatch.chdir(run.parent)
+    monkeypatch.setattr("equilibria.cli.listing.make_console", lambda: Console(width=80))
+    assert main(["list", "runs", "--folder", "."]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["folder", "name", "seed", "state", "steps", "loss", "score", "AA"]
+    assert line.split()[:5] == ["run", "prefix_sum/fast", "0", "finished", "4/4"]
+    (run / "recipe.json").write_text("{")
+    assert main(["list", "runs", "--folder", "."]) == 0
+    shown = capsys.readouterr().out
+    assert "unreadable:" in shown
+    assert "None" not in shown
     assert main(["list", "runs", "--folder", str(run / "nothing")]) == 0
     assert "no runs yet" in capsys.readouterr().out
 
@@ -157,6 +177,7 @@ def test_list_runs(run, capsys):
     ("arguments", "words"),
     [
         (["train", "prefix_sm/fast"], "there is no recipe 'prefix_sm/fast'; did you mean prefix_sum/fast"),
+        (["train", "game_of_life/quick"], "if it is in a module of your own, pass --import MODULE"),
         (["train", "--seed", "1", "mazs/fast"], "did you mean mazes/fast"),
         (["train"], "pass a recipe: prefix_sum/fast,"),
         (["train", "prefix_sum/fast", "--solver"], "--solver takes the name of one kind, got nothing"),

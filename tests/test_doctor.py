@@ -12,6 +12,7 @@ from small_run import RECIPE
 from torch import nn
 from torch.autograd.functional import jacobian
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import DataLoader, TensorDataset
 
 from equilibria import Budget, EquilibriumModel
 from equilibria.cli import main
@@ -174,6 +175,8 @@ class TestMisuse:
     def test_what_is_not_a_tensor(self):
         with pytest.raises(TypeError, match=r"inputs must be a tensor \(batch, \.\.\.\), or a tree .* got a list"):
             diagnose(CONTRACTION, [[1.0, 2.0], [3.0, 4.0]])  # pyright: ignore[reportArgumentType]
+        with pytest.raises(TypeError, match=r"got a DataLoader; pass a batch of it, as in x, y = next"):
+            diagnose(CONTRACTION, DataLoader(TensorDataset(inputs())))
         with pytest.raises(TypeError, match=r"inputs must be .* got \(\) of torch.float32"):
             diagnose(CONTRACTION, torch.tensor(3.0))
         with pytest.raises(TypeError, match="targets must be a tensor, got a list"):

@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from equilibria import Anderson, Budget, Converged, Picard, Status, Unchanged, evaluate
+from equilibria import Anderson, Budget, Confident, Converged, Picard, Status, Unchanged, evaluate
 from equilibria.core.answers import Answers
 from equilibria.diagnostics import Noise, from_function, from_hrm, from_trm, risk_coverage
 from equilibria.diagnostics.restarts import Restart
@@ -87,6 +87,23 @@ def test_early_exit(how, refill):
         assert row.score == pytest.approx(accuracy(model.readout(z), y))
         assert row.evaluations == alone.steps.clamp(max=row.steps).sum()
     assert sum(found.status.values()) == COUNT
+
+
+@pytest.mark.parametrize("how", [{}, {"classes": -1}, {"answers": Answers(classes=-1)}], ids=repr)
+def test_conditions_read_answers_as_the_scores_do(how):
+    """Predictions (rows, positions, classes), whose classes only the targets or the caller know."""
+    V = torch.randn(N, CLASSES, generator=rng(4))
+    model = from_function(lambda z, x: torch.tanh(0.8 * z + x), init=torch.zeros_like, readout=lambda z: z @ V)
+    x = torch.randn(20, 4, N, generator=rng(1))
+    y = torch.randint(0, CLASSES, (20, 4), generator=rng(2))
+    found = evaluate(model, (x, y), budget=40, until=Unchanged(3), **how)
+    same = evaluate(model, (x, y), budget=40, until=Unchanged(3, classes=-1))
+    assert found.each.steps.tolist() == same.each.steps.tolist()
+    assert found.until == "Unchanged(steps=3)"
+    assert same.until == "Unchanged(classes=-1, steps=3)"
+    assert str((Unchanged(2) | Confident(0.9)) & Converged(1e-3)) == (
+        "(Unchanged(steps=2) | Confident(probability=0.9)) & Converged(tol=0.001)"
+    )
 
 
 def test_refill_spares_evaluations():

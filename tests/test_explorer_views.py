@@ -12,6 +12,7 @@ from equilibria.explorer.jobs import JobStopped, Slots, Turn
 from equilibria.explorer.requests import Input, Refused
 from equilibria.explorer.views import VIEWS, judge
 from equilibria.explorer.views.maze import NO_PATH, SEVERAL_PATHS, shortest_paths
+from equilibria.explorer.views.view import checked_paint, checked_share
 from equilibria.tasks import TASKS, Mazes, PrefixSum, Task
 
 DIFFICULTY = {"prefix_sum": 20, "mazes": 13, "matrix_inversion": 0.5, "edge_copy": 6}
@@ -53,6 +54,16 @@ def test_the_perfect_answer_is_right_and_the_constant_is_not(name):
         assert painted.shape == (1, places)
         if name in ("prefix_sum", "mazes"):
             assert bool((painted >> 7).any()) is not expected, "wrong places are marked"
+
+
+def test_a_view_that_does_not_fit_its_task_is_named_with_a_remedy():
+    task, bits = Mazes(), VIEWS["prefix_sum"]  # a view of strings for a task of images
+    found = instance("mazes")
+    prediction = task.perfect(found.batch)
+    for check, method in ((checked_share, "share"), (checked_paint, "paint")):
+        with pytest.raises(Refused, match=rf"Bits\.{method} must return .* remove it to see .* the generic view"):
+            check(bits, prediction, found)
+        assert len(check(VIEWS["mazes"], prediction, found)) == 1
 
 
 @given(st.sets(st.integers(0, 19)), st.integers(0, 50))

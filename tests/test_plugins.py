@@ -72,6 +72,13 @@ def own(tmp_path_factory) -> Path:
     return folder
 
 
+def test_the_hint_after_training_is_a_command_that_works(own):
+    again = shell(*TRAIN, "--import", "own_task", "--final", "quick", "--out", "runs/hint", cwd=own)
+    _, found, command = again.stdout.partition("for the recipe's whole measurement: equilibria ")
+    assert found
+    assert shell(*command.split(), cwd=own).returncode == 0
+
+
 def test_every_command_works_on_a_run_of_ones_own_task(own):
     few = ["--examples", "4"]
     commands = [

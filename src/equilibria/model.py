@@ -126,9 +126,11 @@ class EquilibriumModel(nn.Module):
         cell, injection = prepare(self.cell, injection)
         return replace(self._options, f=cell), start, injection
 
-    def condition_for(self, until: Condition | Callable[[SolveView], Tensor] | None) -> Condition | None:
-        """The condition `until`, which reads predictions as answers of this model."""
-        return None if until is None else as_condition(until).reading(self.answers)
+    def condition_for(
+        self, until: Condition | Callable[[SolveView], Tensor] | None, *, answers: Answers | None = None
+    ) -> Condition | None:
+        """The condition `until`, which reads predictions as these answers. They default to those of this model."""
+        return None if until is None else as_condition(until).reading(answers or self.answers)
 
     def equilibrium(
         self,

@@ -19,6 +19,8 @@ CATALOGUE = Path(__file__).with_name("catalogue.json")  # `make numbers` writes 
 Parts = Literal["tasks", "nets", "solvers", "gradients", "starts", "depths", "extras"]
 WIDE = 140  # columns that the sources of recipes need
 GROUPS = ("tasks", "nets", "solvers", "gradients", "starts", "depths", "extras", "recipes", "views")
+HEADINGS = {"training_minutes": "training min", "measuring_minutes": "measuring min", "alignment": "AA"}
+SHORT = 12  # columns with values up to this width are not wrapped
 What = Literal["recipes", "runs", "plugins", Parts]
 
 
@@ -48,12 +50,15 @@ class List(CommandFlags):
         else:
             if self.what == "recipes" and console.width < WIDE:
                 rows = [{name: value for name, value in row.items() if name != "source"} for row in rows]
+            if self.what == "runs":
+                rows = [_with_progress(row) for row in rows]
             shown = Table(box=None, pad_edge=False)
             for heading in rows[0]:
                 numbers = all(isinstance(row[heading], int | float | None) for row in rows)
-                fixed = heading in ("name", "id") or numbers
-                justify = "right" if numbers else "left"
-                shown.add_column(heading.replace("_", " "), overflow="fold", no_wrap=fixed, justify=justify)
+                short = all(len(_shown(row[heading])) <= SHORT for row in rows)
+                fixed = numbers or short or (heading == "name" and self.what != "runs")
+                justify = "right" if numbers or heading == "steps" else "left"
+                shown.add_column(HEADINGS.get(heading, heading), overflow="fold", no_wrap=fixed, justify=justify)
             for row in rows:
                 shown.add_row(*map(_shown, row.values()))
             console.print(shown)
@@ -88,6 +93,12 @@ class List(CommandFlags):
 def _plugin_row(like: dict[str, Any], name: str, package: str) -> dict[str, Any]:
     text = "source" if "source" in like else "what"
     return dict.fromkeys(like) | {"name": name, text: f"from the plugin {package}"}
+
+
+def _with_progress(row: dict[str, Any]) -> dict[str, Any]:
+    """The row of a run with one column for its steps and their total, which leaves room for the others."""
+    done = {"steps": None if row["steps"] is None else f"{row['step']}/{row['steps']}"}
+    return {name: done.get(name, value) for name, value in row.items() if name != "step"}
 
 
 def _shown(value: Any) -> str:

@@ -4,6 +4,7 @@ They decide which other flags exist, so they are read before tyro reads the rest
 """
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ def find_recipe(name: str) -> tuple[Recipe, Path | None]:
         return Recipe.load(path), None
     looks_like_a_path = path.suffix == ".json" or name.count(os.sep) > 1
     reason = "no such file or run folder" if looks_like_a_path else nearest(name, list(RECIPES))
+    others = {known.partition("/")[0] for known in RECIPES}
+    if not looks_like_a_path and "/" in name and not get_close_matches(name.partition("/")[0], others):
+        reason = "if it is in a module of your own, pass --import MODULE; see: equilibria list recipes"
     raise UsageError(f"there is no recipe {name!r}; {reason}")
 
 

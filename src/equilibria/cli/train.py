@@ -122,24 +122,30 @@ class Train(TrainFlags):
         words += ["--track", *self.track] if self.track else []
         words += ["--save-every", str(self.save_every)] if self.save_every != TrainFlags.save_every else []
         words += ["--final", self.chosen_final]
-        words += [word for module in imported_modules() for word in ("--import", module)]
-        return shlex.join(words)
+        return shlex.join(words + import_flags())
+
+
+def import_flags() -> list[str]:
+    """The flags that import the same modules in another command."""
+    return [word for module in imported_modules() for word in ("--import", module)]
 
 
 def show_summary(run: Run, console: Console) -> None:
     """Print the summary of a finished run."""
     summary = run.summary
     measurements = [Measurement(**_numbers(line)) for line in summary["measurements"]]
+    threads = f"{summary['threads']} thread{'' if summary['threads'] == 1 else 's'}"
     console.print(
-        f"{summary['parameters']:,} parameters, trained in {summary['training_seconds']:.0f} s on {summary['threads']} "
-        f"thread(s), {summary['cell_evaluations']:,} cell evaluations; in {run.folder}",
+        f"{summary['parameters']:,} parameters, trained in {summary['training_seconds']:.0f} s on {threads}, "
+        f"{summary['cell_evaluations']:,} cell evaluations; in {run.folder}",
         soft_wrap=True,
     )
     if measurements:
         console.print(measurement_table(measurements, summary["name"]))
     if summary.get("final", "full") != "full":
         what = "Not measured" if summary["final"] == "none" else "Measured briefly"
-        console.print(f"{what}; for the recipe's whole measurement: equilibria evaluate {run.folder}", soft_wrap=True)
+        command = shlex.join(["equilibria", "evaluate", str(run.folder), *import_flags()])
+        console.print(f"{what}; for the recipe's whole measurement: {command}", soft_wrap=True)
 
 
 @contextmanager

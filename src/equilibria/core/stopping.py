@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -112,6 +112,12 @@ class Condition:
         """This condition for a model whose predictions are read as these answers."""
         return self
 
+    def __str__(self) -> str:
+        """The condition with the fields that differ from their defaults."""
+        shown = [one for one in (fields(self) if is_dataclass(self) else ()) if one.repr]
+        given = {one.name: getattr(self, one.name) for one in shown if getattr(self, one.name) != one.default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in given.items())})"
+
     def __or__(self, other: Any) -> Condition:
         return AnyOf((self, as_condition(other)))
 
@@ -166,6 +172,9 @@ class _Several(Condition):
 class AnyOf(_Several):
     """Stops a row when one of its parts does, with the status of the first of them."""
 
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.parts))
+
     def decide(self, view: SolveView, memory: Any) -> tuple[Tensor, Any]:
         status, memory = self._decide_each(view, memory)
         first = (status != Status.ACTIVE).int().argmax(0, keepdim=True)
@@ -174,6 +183,9 @@ class AnyOf(_Several):
 
 class AllOf(_Several):
     """Stops a row when all of its parts do at the same look, with the status of the first."""
+
+    def __str__(self) -> str:
+        return " & ".join(f"({part})" if isinstance(part, AnyOf) else str(part) for part in self.parts)
 
     def decide(self, view: SolveView, memory: Any) -> tuple[Tensor, Any]:
         status, memory = self._decide_each(view, memory)

@@ -127,12 +127,13 @@ class _How:
         with eval_mode(model), torch.no_grad():
             first, examples = _peek(loader)
             _require_same_device(model, first.x)
+            score = scorer(check_model(model, first.x), first.y)
             found = EvaluationPass(
                 model,
-                scorer(check_model(model, first.x), first.y),
+                score,
                 solver=self.solver,
                 budget=self.budget,
-                until=model.condition_for(self.until),
+                until=model.condition_for(self.until, answers=score.answers),
                 every=self.every,
                 at=_steps(self.at, self.budget.steps, early=self.early),
                 rows=self.rows or batch_size(first.x),

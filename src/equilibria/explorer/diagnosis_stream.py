@@ -22,6 +22,7 @@ from equilibria.explorer.solve_stream import (
     trajectory,
 )
 from equilibria.explorer.views import judge
+from equilibria.explorer.views.view import checked_share
 from equilibria.io.files import jsonable
 
 COLUMNS = ("x", "y", "residual", "share", "right", "cosine")  # of each start
@@ -100,7 +101,7 @@ def _frame(problem: Problem, z: Tensor, residual: Tensor, plane: Plane) -> Frame
     x, y = ((flat - plane.origin) @ plane.directions[0].mT).T
     prediction = problem.model.readout(z)
     _, right = judge(problem.task, prediction, problem.instance)
-    share = problem.view.share(prediction, problem.instance)
+    share = checked_share(problem.view, prediction, problem.instance)
     cosine = torch.cosine_similarity(flat[:1], flat)
     return torch.stack([part.float() for part in (x, y, residual, share, right, cosine)], 1).flatten(), None
 

@@ -22,6 +22,7 @@ from equilibria.explorer.jobs import Event
 from equilibria.explorer.requests import MAX_RESTARTS, MAX_SEED, Input, Refused, SolveRequest
 from equilibria.explorer.solve_cache import SolveCache
 from equilibria.explorer.views import DrawnInput, View, judge
+from equilibria.explorer.views.view import checked_paint, checked_share
 from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel, zeros
 from equilibria.solvers import SOLVERS, Broyden
@@ -51,7 +52,7 @@ def solve_events(problem: Problem) -> Iterator[Event]:
     start = yield from problem.start()
     began = time.monotonic()
     with torch.no_grad():
-        answer = problem.view.paint(problem.model.readout(start), problem.instance)
+        answer = checked_paint(problem.view, problem.model.readout(start), problem.instance)
         yield opened_event(problem, COLUMNS, places=answer.shape[1]) | {"state": list(start.shape[1:])}
         stepwise = problem.stepwise(start)
         yield from packets(_frame(problem, z, residual) for z, residual in trajectory(stepwise))
@@ -117,9 +118,9 @@ def status_names(solution: Solution) -> list[str]:
 def _frame(problem: Problem, z: Tensor, residual: Tensor) -> Frame:
     prediction = problem.model.readout(z)
     score, right = judge(problem.task, prediction, problem.instance)
-    share = problem.view.share(prediction, problem.instance)
+    share = checked_share(problem.view, prediction, problem.instance)
     numbers = torch.stack([part[0].float() for part in (residual, score, share, right)])
-    return numbers, problem.view.paint(prediction, problem.instance)[0]
+    return numbers, checked_paint(problem.view, prediction, problem.instance)[0]
 
 
 class OtherLimits(NamedTuple):

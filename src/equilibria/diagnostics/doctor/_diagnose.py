@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from equilibria.core._modules import eval_mode
 from equilibria.core._random import drawing_from
@@ -244,6 +245,11 @@ def _measure(
 
 def _count(inputs: Any) -> int:
     """The number of inputs. Raise unless there are at least two."""
+    if isinstance(inputs, DataLoader):
+        raise TypeError(
+            "a diagnosis takes one batch, got a DataLoader; pass a batch of it, as in x, y = next(iter(loader)), or "
+            "use equilibria.evaluate for all of its batches"
+        )
     sizes = {len(tensor) if tensor.ndim else None for tensor in leaves(inputs)}
     if len(sizes) != 1 or None in sizes:
         raise TypeError(

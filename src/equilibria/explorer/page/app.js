@@ -176,7 +176,8 @@ class App {
     const trained = task.trained.length > 1 ? `${task.trained[0]} to ${task.trained.at(-1)}` : task.trained[0];
     const word = task.word.toLowerCase();
     const named = (value) => (word === task.unit ? `${value} ${word}` : `${word} ${value}`); // 64 bits, size 25
-    const start = { usual: "their usual start", zeros: "zeros", noise: "noise", other: "the limit of another input", attack: "an adversarial start" };
+    const whose = this.shownPanes().length > 1 ? "their" : "its";
+    const start = { usual: `${whose} usual start`, zeros: "zeros", noise: "noise", other: "the limit of another input", attack: "an adversarial start" };
     const same = this.shownPanes().length > 1 ? "the same input" : "an input";
     $("seen").replaceChildren(
       `${count} ${same} step by step (${task.title.toLowerCase()}, ${named(state.input.difficulty)}; trained on ${named(trained)}), from ${start[state.start.kind] ?? ""}. A `,

@@ -115,6 +115,30 @@ def judge(task: Task, prediction: Tensor, instance: DrawnInput) -> tuple[Tensor,
     return score, score <= CLOSE * constant_error(task, instance)
 
 
+def checked_share(view: View, prediction: Tensor, instance: DrawnInput) -> Tensor:
+    """`view.share`, (rows,); raises `Refused` if the view does not fit its task."""
+    found, rows = view.share(prediction, instance), len(prediction)
+    if found.shape != (rows,):
+        raise _unfit(view, "share", f"one number per row, ({rows},)", found)
+    return found
+
+
+def checked_paint(view: View, prediction: Tensor, instance: DrawnInput) -> Tensor:
+    """`view.paint`, (rows, places) uint8; raises `Refused` if the view does not fit its task."""
+    found, rows = view.paint(prediction, instance), len(prediction)
+    if found.ndim != 2 or len(found) != rows or found.dtype != torch.uint8:
+        raise _unfit(view, "paint", f"({rows}, places) of torch.uint8", found)
+    return found
+
+
+def _unfit(view: View, method: str, wanted: str, found: Tensor) -> Refused:
+    return Refused(
+        500,
+        f"{type(view).__name__}.{method} must return {wanted}, got {tuple(found.shape)} of {found.dtype}; change the "
+        "view, or remove it to see this task in the generic view",
+    )
+
+
 def repeated(instance: DrawnInput, rows: int) -> Batch:
     """The batch of an input, with as many rows as there are predictions."""
     x, y, difficulty = instance.batch
