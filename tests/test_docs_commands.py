@@ -23,6 +23,7 @@ PREFIX = re.compile(r"^(?:torchrun .* -m )?equilibria ")
 TOO_LONG = {  # commands that no test runs, and why
     "equilibria attack results/prefix_sum/fast/seed-1 --difficulty 64 --examples 20": "20 s of CPU time",
     "equilibria diagnose results/prefix_sum/fast/seed-1 --html diagnosis.html": "20 s of CPU time",
+    "equilibria diagnose runs/reach --import reach": "a diagnosis may take a minute",
     "equilibria evaluate results/mazes/fast/seed-0 --check": "minutes; `make check-results` runs it",
     "equilibria evaluate results/prefix_sum/fast/seed-1 --check": "a minute; `make check-results` runs it",
     "equilibria explore --export site --seeds 6 7": "records solves for minutes",
