@@ -204,8 +204,9 @@ def verdicts() -> str:
     """How many claims hold."""
     paper = [claim for _, claim in judged() if claim.of_the_paper]
     counts = Counter(claim.verdict for claim in paper)
+    figures = {figure.name for figure, claim in judged() if claim.of_the_paper}
     return (
-        f"Of the paper's {len(paper)} claims in {len({figure.name for figure, _ in judged()})} figures and tables, "
+        f"Of the paper's {len(paper)} claims in {len(figures)} figures and tables, "
         f"{counts[Verdict.HOLDS]} hold, {counts[Verdict.FAILS]} do not hold and {counts[Verdict.OPEN]} are "
         f"inconclusive. The report also judges {len(judged()) - len(paper)} claims of our own.\n"
     )

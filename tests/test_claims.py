@@ -22,6 +22,7 @@ from equilibria.reproduction.engine.claims import (
     rank_correlation,
     share,
     share_over_nets,
+    withheld,
 )
 
 
@@ -141,3 +142,31 @@ def test_exactly_one_bound_is_required():
         judge("id", "", mean([1.0]), above=0.0, below=1.0)
     with pytest.raises(ValueError, match="one bound"):
         judge("id", "", mean([1.0]))
+
+
+def test_families_are_resampled_as_a_whole():
+    """Copies of a net add nothing: neither to the count nor to the certainty."""
+    x, y = [float(i) for i in range(8)], [0.0, 2.0, 1.0, 3.0, 5.0, 4.0, 7.0, 6.0]
+    alone = rank_correlation(x, y)
+    copies = rank_correlation(x * 5, y * 5, [str(i) for i in range(8)] * 5)
+    as_if_independent = rank_correlation(x * 5, y * 5)
+    assert copies.value == pytest.approx(alone.value, abs=0.02)
+    assert copies.examples == 8
+    assert copies.high - copies.low == pytest.approx(alone.high - alone.low, rel=0.3)
+    assert as_if_independent.high - as_if_independent.low < 0.7 * (copies.high - copies.low)
+
+
+def test_few_families_have_no_interval():
+    found = difference([2.0] * 30, [1.0] * 30, ["a", "b", "c"] * 10)
+    assert found.value == 1.0
+    assert math.isnan(found.low)
+    assert found.examples == 3
+
+
+def test_a_withheld_claim_is_inconclusive_and_says_why():
+    claim = judge("one", "it is one", mean([1.0] * 10), above=0.0, remark="Clearly.")
+    assert claim.verdict == Verdict.HOLDS
+    kept_back = withheld(claim, "The net has learned nothing.")
+    assert kept_back.verdict == Verdict.OPEN
+    assert kept_back.remark == "The net has learned nothing. Clearly."
+    assert kept_back.value == claim.value

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import re
+from collections import UserDict
 from typing import Any, NamedTuple
 
 import pytest
@@ -69,7 +71,7 @@ def test_early_exit(how, refill):
     """Every example stops where it would stop alone, whatever replaces it."""
     model, (x, y) = looped(), examples()
     how = {"budget": 60, "every": 1} | how
-    found = evaluate(model, loader(), **how, refill=refill, rows=8, at=[2, 5, 60])
+    found = evaluate(model, loader(), **how, refill=refill, rows=8, at=[0, 2, 5, 60])
     alone = model.equilibrium(x, **how, trace=False)
     assert torch.equal(found.each.steps, alone.steps)
     assert torch.equal(found.each.status, alone.status)
@@ -205,11 +207,11 @@ def test_without_targets():
 
 
 def test_outputs(tmp_path):
-    found = evaluate(looped(), loader(), budget=Budget(30, tol=1e-3), restarts=2, at=[5, 30])
+    found = evaluate(looped(), loader(), budget=Budget(30, tol=1e-3), restarts=2, at=[0, 5, 30])
     data = json.loads(found.to_json())
     assert data["format"] == "equilibria-evaluation-1"
     assert data["score"]["value"] == found.score.value if found.score else False
-    assert [row["steps"] for row in data["curve"]] == [5, 30]
+    assert [row["steps"] for row in data["curve"]] == [0, 5, 30]
     lines = list(csv.DictReader(io.StringIO(found.to_csv())))
     assert [int(line["steps"]) for line in lines] == found.each.steps.tolist()
     assert {line["status"] for line in lines} <= {status.name.lower() for status in Status}
@@ -226,6 +228,7 @@ def test_outputs(tmp_path):
     text = console.export_text()
     for word in ("cell evaluations", "lowest residual", "most consistent", "residual", "disagreement"):
         assert word in text
+    assert re.search(r"│ +0 │ +0\.\d+ │ +0 │", text), "numbers that are 0 are shown"
     assert f"{COUNT} examples" in str(found)
 
 
@@ -255,6 +258,7 @@ def test_data_of_every_kind():
         readout=lambda z: z[:, :3],
     )
     assert evaluate(tree, {"a": x, "b": x, "y": y}, inputs=["a", "b"], targets="y", budget=3).examples == COUNT
+    assert evaluate(tree, [(UserDict(a=x, b=x), y)], budget=3).examples == COUNT  # as tokenizers return inputs
 
 
 @pytest.mark.parametrize(

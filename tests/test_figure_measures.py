@@ -10,6 +10,7 @@ from equilibria import Budget, EquilibriumModel
 from equilibria.diagnostics import from_function
 from equilibria.nets import ConvNet
 from equilibria.reproduction.measures.accuracy_curve import AccuracyCurve
+from equilibria.reproduction.measures.agreement import FourAgreements
 from equilibria.reproduction.measures.common import instances
 from equilibria.reproduction.measures.path_metrics import (
     AdversarialStarts,
@@ -18,6 +19,8 @@ from equilibria.reproduction.measures.path_metrics import (
     counted,
     resized,
 )
+from equilibria.reproduction.measures.settling import Settling
+from equilibria.reproduction.measures.solver_distance import SolverDistance
 from equilibria.reproduction.measures.state_paths import StatePaths, apart, limits_apart
 from equilibria.solvers import Picard
 from equilibria.tasks import PrefixSum
@@ -104,3 +107,39 @@ def test_longer_states_answer_the_same_and_have_the_same_alignment():
     assert cost.forward == 2 * 6 * 4
     usual, longer = (SwappedStarts(8, 4, 6, size, restarts=2).rows(model, RECIPE)[0]["value"] for size in (1.0, 2.0))
     assert usual == pytest.approx(longer, abs=1e-5)
+
+
+def test_what_fools_aa_and_what_notices_it():
+    measure = FourAgreements(16, 12, 3, 40)
+
+    def measured(step):
+        return measure.rows(on_bits(step), RECIPE)[0]
+
+    sound = measured(lambda z, x: 0.5 * z + x)
+    assert sound["alignment"] == sound["same_answer"] == pytest.approx(1.0)
+    assert sound["centred"] == pytest.approx(1.0, abs=1e-5)
+    assert (sound["zero"], sound["growth"]) == (0.0, pytest.approx(1.0, abs=1e-3))
+    zero = measured(lambda z, x: 0 * z)
+    assert (zero["alignment"], zero["zero"]) == (1.0, 1.0)
+    constant = measured(lambda z, x: 0.5 * z + 1)
+    assert constant["alignment"] == pytest.approx(1.0)
+    assert constant["centred"] < 0.1
+    growing = measured(lambda z, x: 1.1 * z + 1 + 0.5 * x)
+    assert growing["alignment"] > 0.9
+    assert growing["growth"] > 5
+
+
+def test_two_solvers_meet_where_there_is_one_fixed_point():
+    (row,) = SolverDistance(16, 4, 40).rows(on_bits(lambda z, x: 0.5 * z + x), RECIPE)
+    assert [len(line) for line in row["apart_each"]] == [40] * 4
+    assert max(line[0] for line in row["apart_each"]) == 0.0  # the first step is the same
+    assert max(line[-1] for line in row["apart_each"]) < 1e-5
+
+
+def test_only_what_keeps_moving_is_unsettled():
+    (still,) = Settling(16, 10, 60).rows(on_bits(lambda z, x: 0.5 * z + x), RECIPE)
+    assert (still["unsettled"], still["cycle_sizes"], still["unsettled_score"]) == (0, [], None)
+    alternating = on_bits(lambda z, x: torch.where((z - x).abs() > 0.1, x, 2 * x))  # 0, x, 2 x, x, 2 x, ...
+    (moving,) = Settling(16, 10, 60).rows(alternating, RECIPE)
+    assert moving["unsettled"] == 10
+    assert moving["cycle_sizes"] == pytest.approx([0.75] * 10)  # the mean of |x - 2 x| / |x| and |2 x - x| / |2 x|

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import pytest
 from judging import verdicts
 
 from equilibria.core.solution import Status
@@ -18,6 +19,7 @@ def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.C
             "net": f"net {i}",
             "trained_at": 32,
             "difficulty": length,
+            "budget": "large",
             "alignment_each": alignment,
             "right": right,
             "last_step_each": [last_step] * len(right),
@@ -30,19 +32,34 @@ def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.C
 def test_whether_aa_separates_right_from_wrong_strings():
     half = [0.99] * 50 + [0.2] * 49 + [None]  # the last one diverged
     right = [True] * 50 + [False] * 50
-    assert verdicts("per_instance", strings_of(half, right)) == ["holds"] * 3
-    assert verdicts("per_instance", strings_of(half, right[::-1])) == ["does not hold"] * 3
-    assert verdicts("per_instance", strings_of(half, right, count=5)) == ["inconclusive"] * 3
-    assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 3  # AA says nothing: 0.5
+    assert verdicts("per_instance", strings_of(half, right)) == ["holds"] * 4
+    assert verdicts("per_instance", strings_of(half, right[::-1])) == ["does not hold"] * 4
+    assert verdicts("per_instance", strings_of(half, right, count=5)) == ["inconclusive"] * 4
+    assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 4  # AA says nothing: 0.5
 
 
 def test_the_deepest_nets_are_reported_separately():
     """The nets with few steps, half of all, separate nothing."""
     deep = strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
     shallow = [row | {"net": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
-    assert {claim.remark for claim in FIGURES["per_instance"].claims(deep)} == {""}
-    remarks = {claim.remark for claim in FIGURES["per_instance"].claims([*shallow, *deep])}
-    assert remarks == {"Nets trained with 32 steps alone: 1 [1, 1]."}
+    *pooled, _ = FIGURES["per_instance"].claims(deep)
+    assert {claim.remark for claim in pooled} == {""}
+    *pooled, _ = FIGURES["per_instance"].claims([*shallow, *deep])
+    alone = "Nets trained with 6 steps alone: 0 [0, 0]. Nets trained with 32 steps alone: 1 [1, 1]."
+    assert {claim.remark for claim in pooled} == {alone}
+
+
+def test_nets_and_lengths_alone_do_not_tell_right_from_wrong():
+    """Every net has one AA score for all its strings at a length, and long strings are wrong more often."""
+    rows = strings_of([0.9] * 100, [True] * 50 + [False] * 50)
+    mixed = [
+        row | {"alignment_each": [alignment] * 100, "right": [True] * right + [False] * (100 - right)}
+        for i, row in enumerate(rows)
+        for alignment, right in [(0.99, 80) if i % 2 else (0.6, 20)]
+    ]
+    *pooled, within = FIGURES["per_instance"].claims(mixed)
+    assert pooled[0].value == pytest.approx(0.8)
+    assert within.value == pytest.approx(0.5)
 
 
 def test_three_regimes():

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from equilibria.reproduction import FIGURES, SCALES, Category
 from equilibria.reproduction.engine.run import measure_block
 from equilibria.reproduction.engine.store import add_net_columns
+from equilibria.reproduction.figures._prefix_sums import knowable, with_fits
 from equilibria.reproduction.nets import MAZE_CATEGORIES, WAYS, free_string_net, string_nets
 from equilibria.training import train
 
@@ -45,6 +46,7 @@ def nets(category, alignment, accuracy, count=12, **fields):
             "rate": 1e-3 * i,
             "seed": 0,
             "net": f"{category} {i}",
+            "fits": True,
             "task": "PrefixSum",
             "measure": "Profile",
             "difficulty": length,
@@ -133,11 +135,18 @@ def test_whether_implicit_gradients_improve_both(better, expected):
     others = [row for way in ("unroll", "solver") for row in nets(way, rising, rising)]
     implicit = nets("implicit", lambda i, _: rising(i) + better, lambda i, _: rising(i) + better)
     mazes = [
-        {**row, "task": "Mazes", "category": category, "net": f"{category} {row['net']}", "centred": 0.5}
+        {
+            **row,
+            "task": "Mazes",
+            "difficulty": 13,
+            "category": category,
+            "net": f"{category} {row['net']}",
+            "centred": 0.5,
+        }
         for row, category in zip(others[::10], MAZE_CATEGORIES, strict=False)
     ]
     rows = [row for row in [*others, *implicit, *mazes] if row["budget"] == "large"]
-    *correlations, aligned, accurate = FIGURES["correlation"].claims(rows)
+    *correlations, aligned, accurate, _, _ = FIGURES["correlation"].claims(rows)
     assert [str(claim.verdict) for claim in correlations[:4]] == ["holds"] * 4
     assert [str(claim.verdict) for claim in (aligned, accurate)] == [expected] * 2
     assert [claim.of_the_paper for claim in correlations] == [True] * 5 + [False] * 2
@@ -207,6 +216,8 @@ def test_metrics_claims_follow_the_numbers():
             for metric, size, value, cost in (
                 ("alignment", 1.0, rising(i), 100),
                 ("alignment", 2.0, rising(i), 100),
+                ("distance", 1.0, 1 - rising(i), 100),
+                ("distance", 2.0, 1 - rising(i), 100),
                 ("attacked", 1.0, attacked(i), 5000),
                 ("jacobian", 1.0, jacobian(i), 300),
                 ("jacobian", 2.0, resized_jacobian * jacobian(i), 300),
@@ -217,9 +228,43 @@ def test_metrics_claims_follow_the_numbers():
                 )
         return found
 
-    assert verdicts("metrics", rows(rising, lambda i: 1 / rising(i), 2)) == ["holds"] * 6
+    assert verdicts("metrics", rows(rising, lambda i: 1 / rising(i), 2)) == ["holds"] * 4
     other = verdicts("metrics", rows(lambda i: -rising(i), rising, 1))
-    assert other == ["does not hold", "does not hold", "holds", "holds", "holds", "does not hold"]
+    assert other == ["does not hold", "does not hold", "holds", "holds"]
+
+
+# Nets that do not fit their training data.
+
+
+def learned(category, bits, alignment=rising, accuracy=rising):
+    """Rows whose fit is computed: `bits` are those of a net at the training length with the training budget."""
+    rows = nets(category, alignment, accuracy, trained_at=lambda i: 6 + 26 * (i % 2))
+    trained = {"budget": "training", "difficulty": 32}
+    found = [{name: value for name, value in row.items() if name != "fits"} for row in rows]
+    return [row | {"partial_score": bits(row)} if trained.items() <= row.items() else row for row in found]
+
+
+def test_a_net_fits_if_it_knows_the_bits_in_its_sight():
+    assert knowable(6) == pytest.approx((15 + 17 / 2) / 32)
+    assert knowable(32) == 1.0
+    rows = with_fits(learned("unroll", lambda row: 0.71))  # enough for 6 steps, which see 15 bits, and not for 32
+    assert {row["fits"] for row in rows if row["depth"] == 6} == {True}
+    assert {row["fits"] for row in rows if row["depth"] == 32} == {False}
+
+
+def test_nets_that_do_not_fit_support_no_claim_about_generalisation():
+    base = learned("unroll", lambda row: 1.0)
+    others = [row for name in ("mixed", "random_depth") for row in learned(name, lambda row: 1.0)]
+
+    def of_the_penalty(bits):
+        low = learned("penalty", bits, *[lambda i, _: rising(i) - 0.3] * 2)
+        claims = {claim.id: claim for claim in FIGURES["interventions"].claims([*base, *others, *low])}
+        return claims["penalty_lowers_alignment"], claims["penalty_lowers_partial_score"]
+
+    assert [str(claim.verdict) for claim in of_the_penalty(lambda row: 1.0)] == ["holds", "holds"]
+    aligned, accurate = of_the_penalty(lambda row: 0.5)
+    assert (str(aligned.verdict), str(accurate.verdict)) == ("holds", "inconclusive")
+    assert "Over all pairs, fitting or not: -0.3 [-0.3, -0.3]." in accurate.remark
 
 
 # Everything together.

@@ -174,6 +174,17 @@ def test_the_memory_of_a_condition_follows_its_row(until, solver, every):
     assert (found["steps"] < 41).any()
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_looks_are_counted_from_the_first_step_of_a_row(rows):
+    """Rows that meet a tolerance leave the batch between two looks, or just when one is due."""
+    rates = column(0.1, 0.9, 0.178, 0.92, 0.3, 0.95)
+    step = lambda z, rate: 1 + rate * z  # noqa: E731
+    until = Unchanged(4, within=0.2, of=lambda z: z)
+    how = {"solver": Picard(), "budget": Budget(100, tol=1e-3), "until": until, "every": 4}
+    found, _ = run(step, torch.zeros_like(rates), rates, rows=rows, size=1, **how)
+    assert found["steps"].tolist() == solve(step, torch.zeros_like(rates), rates, **how).steps.tolist()
+
+
 def test_conditions_that_look_for_cycles():
     z0 = column(*torch.linspace(-0.9, 0.9, 12).tolist())
     shift = column(*[0.0, 0.3] * 6)
@@ -209,8 +220,8 @@ def test_kept_states():
         seen.update({(steps, int(i)): state.item() for i, state in zip(extra, z, strict=True)})
 
     how = {"solver": Picard(), "budget": Budget(30, tol=1e-4)}
-    found, _ = run(step, torch.zeros_like(rates), rates, rows=3, size=2, keep=[2, 10, 30], on_kept=on_kept, **how)
-    for at in (2, 10, 30):
+    found, _ = run(step, torch.zeros_like(rates), rates, rows=3, size=2, keep=[0, 2, 10, 30], on_kept=on_kept, **how)
+    for at in (0, 2, 10, 30):
         alive = [i for i in range(7) if found["steps"][i] > at or (found["steps"][i] == at == 30)]
         assert {i for steps, i in seen if steps == at} >= set(alive)
     for (steps, i), z in seen.items():
@@ -229,6 +240,21 @@ def test_batches_of_different_shapes_are_not_mixed():
         torch.testing.assert_close(solution.z, 2 * extra.flip(1), rtol=1e-8, atol=1e-8)
         found |= dict(zip(rows.tolist(), solution.z, strict=True))
     assert [len(found[i]) for i in range(20)] == [n for n in lengths for _ in range(4)]
+
+
+def test_batches_with_other_values_besides_tensors_are_not_mixed():
+    stream = Stream(lambda z, half, shift: half * z + shift, rows=4, solver=Picard(), budget=Budget(100, tol=1e-10))
+    problems = ((column(0.0, 0.0), (column(0.5, 0.5), shift), column(shift, shift)) for shift in (1.0, 2.0, 2.0))
+    for _, solution, shift in stream.run(problems):
+        torch.testing.assert_close(solution.z, 2 * shift, rtol=1e-8, atol=1e-8)
+
+
+def test_a_run_that_was_abandoned_leaves_nothing_behind():
+    stream = Stream(lambda z, u: 0.5 * z + u, rows=2, solver=Picard())
+    first = stream.run([(column(*[0.0] * 5), column(*[1.0] * 5))])
+    next(first)  # and no more
+    found = list(stream.run([(column(0.0, 0.0, 0.0), column(*[3.0] * 3))]))
+    assert torch.cat([one.solution.z for one in found]).round().tolist() == [[6.0]] * 3
 
 
 def test_half_precision_and_channels_last():
@@ -265,5 +291,10 @@ def test_bad_input():
     closed_over = Stream(lambda z: 0.5 * z + u[:4], rows=4, budget=Budget(50, 1e-3))
     with pytest.raises(RuntimeError, match="size of tensor"):
         list(closed_over.run([(torch.zeros(6, 1), ())]))
+    rates = torch.linspace(0.1, 0.9, 8)[:, None]
+    closed_over = Stream(lambda z: 1 + rates * z, rows=8, solver=Picard(), budget=Budget(200, 1e-3))
+    with pytest.raises(RuntimeError, match="size of tensor") as raised:
+        list(closed_over.run([(torch.zeros(8, 1), ())]))
+    assert "pass everything that differs between rows as injection" in raised.value.__notes__[0]
     assert list(stream.run([])) == []
     assert list(stream.run([(torch.zeros(0, 1), ())])) == []

@@ -122,5 +122,7 @@ class TestChance:
     def test_two_diagnoses_of_a_random_model_are_equal(self):
         x = torch.randn(8, 3, generator=rng(), dtype=torch.float64)
         model = from_function(noisy, init=torch.randn_like, readout=lambda z: z)
+        before = torch.get_rng_state()
         one, two = (diagnose(model, x, budget=20, restarts=2, rng=rng()) for _ in range(2))
+        assert torch.equal(before, torch.get_rng_state()), "it draws from its own generator"
         assert one.data() | {"seconds": 0} == two.data() | {"seconds": 0}

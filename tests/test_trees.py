@@ -10,7 +10,7 @@ from contracts import EVERY_GRADIENT, EVERY_SOLVER
 from problems import affine, column, tanh_cell
 from torch import Tensor
 
-from equilibria import Backprop, Budget, Picard, Status, solve
+from equilibria import Backprop, Budget, FixedPoint, Implicit, Neumann, Phantom, Picard, Status, solve
 from equilibria.core._map import as_map
 
 A, N = 5, 16  # the first A of N numbers are one part of the state, the rest is the other
@@ -186,6 +186,24 @@ def test_frozen_numbers_are_carried():
     assert not torch.equal(mixed.steps, plain.steps)
 
 
+@pytest.mark.parametrize("gradient", [Implicit(), Neumann(80), Phantom(80, 0.0)], ids=repr)
+def test_frozen_numbers_are_differentiable(gradient):
+    """The fixed point of z = w z + u is u / (1 - w); the loss reads both z and y = v z, which is carried."""
+    w, v = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.5, 3.0))
+    u = column(1.0, -2.0, 4.0).requires_grad_()
+
+    def step(state, u):
+        return {"y": v * state["z"], "z": w * state["z"] + u, "count": state["count"] + 1}
+
+    z0 = {"z": column(0.0, 0.0, 0.0), "y": column(0.0, 0.0, 0.0), "count": torch.zeros(3, dtype=torch.long)}
+    layer = FixedPoint(step, gradient=gradient, solver=Picard(), budget=80, frozen=["y"])
+    state = layer(z0, u)
+    (state["z"] + 10 * state["y"]).sum().backward()
+    expected = torch.autograd.grad(((1 + 10 * v) * u / (1 - w)).sum(), (w, v, u))
+    for tensor, derivative in zip((w, v, u), expected, strict=True):
+        torch.testing.assert_close(tensor.grad, derivative, rtol=1e-6, atol=1e-6)
+
+
 def test_only_what_is_measured_counts():
     """A part that turns for ever does not keep the other from converging."""
 
@@ -221,6 +239,30 @@ def test_measuring_only_what_is_frozen_raises():
 def test_a_step_that_returns_another_nesting_raises(step):
     with pytest.raises(TypeError, match="must return a state nested like its state, a tuple of 0: "):
         solve(step, (column(1.0), column(2.0)))
+
+
+@pytest.mark.parametrize("nest", [lambda a, b: {"a": a, "b": b}, lambda a, b: ({"inner": {"a": a, "b": b}}, a)])
+def test_the_order_of_keys_does_not_matter(nest):
+    def reordered(tree):
+        if isinstance(tree, tuple):
+            return tuple(map(reordered, tree))
+        return {key: reordered(tree[key]) for key in reversed(tree)} if isinstance(tree, dict) else tree
+
+    def step(z):
+        inner = z if isinstance(z, dict) else z[0]["inner"]
+        return nest(0.5 * inner["a"] + 1, torch.cat((0.1 * inner["b"][:, :1] + 9, 0 * inner["b"][:, 1:]), 1))
+
+    z0, budget = nest(column(0.0, 5.0), torch.zeros(2, 2, dtype=torch.float64)), Budget(60, tol=1e-8)
+    expected, found = (solve(f, z0, budget=budget) for f in (step, lambda z: reordered(step(z))))
+    torch.testing.assert_close(found.z, expected.z, rtol=0, atol=0)
+    inner = found.z if isinstance(found.z, dict) else found.z[0]["inner"]
+    assert inner["a"].flatten().tolist() == pytest.approx([2.0, 2.0])
+    assert inner["b"].flatten().tolist() == pytest.approx([10.0, 0.0] * 2)
+
+
+def test_a_counter_that_becomes_a_tensor_raises():
+    with pytest.raises(TypeError, match=r"turned a int into \(\) of torch.int64"):
+        solve(lambda z: (0.5 * z[0], torch.tensor(z[1] + 1)), (column(1.0), 0))
 
 
 def test_a_part_that_changes_its_shape_raises():

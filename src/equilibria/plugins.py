@@ -132,7 +132,7 @@ def needs_as_data(needs: Sequence[Need]) -> list[dict[str, str]]:
 
 
 def needs_from_data(data: Any) -> list[Need]:
-    """Read needs from a file. What is malformed is left out, because needs only improve an error message."""
+    """Read needs from a file. Skips what is malformed, because needs only improve an error message."""
     needs = []
     for one in data[:MOST_NEEDS] if isinstance(data, list) else ():
         if not isinstance(one, dict) or not all(isinstance(value, str) for value in one.values()):

@@ -62,7 +62,7 @@ class ActiveSet:
         self._count, self._finished = len(self.z), 0
         # One block for all steps: small tensors kept from every step would fragment the heap by a state each.
         self._trace = self.z.new_empty(trace_steps, len(self.z))
-        self._traced = 0
+        self._traced, self._has_lost_rows = 0, False  # once rows may have left, f is always checked
         self._solution: Solution | None = None  # of the whole batch, once a row has finished
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class ActiveSet:
 
     def advance(self, steps: int) -> None:
         """Take steps without checking or measuring them, at the lowest possible cost."""
-        f = self._f if self._solution is None else self._checked_f
+        f = self._checked_f if self._has_lost_rows else self._f
         z, memory, propose = self.z, self.memory, self._propose
         for _ in range(steps):
             z, memory = propose(*self._image(f, z), memory)
@@ -85,7 +85,7 @@ class ActiveSet:
 
     def evaluate(self, *, check: bool) -> None:
         """The first half of a step: fz = f(z, *injection)."""
-        f = self._checked_f if check or self._solution is not None else self._f
+        f = self._checked_f if check or self._has_lost_rows else self._f
         self.z, self.fz = self._image(f, self.z)
 
     def propose(self) -> None:
@@ -120,7 +120,7 @@ class ActiveSet:
         return self._map(z, *injection, t=self._t)
 
     def _checked_f(self, z: Any, *injection: Any) -> Any:
-        return call_checked(self._f, z, injection, compacted=self._solution is not None)
+        return call_checked(self._f, z, injection, compacted=self._has_lost_rows)
 
     def measure(self, *, last: bool) -> None:
         """Update `residual` from z and fz, and record it."""
@@ -224,7 +224,7 @@ class ActiveSet:
     ) -> None:
         """Record the results of rows `done`, (k,) indices, which are finished from now on: their states or images."""
         if self._solution is None:
-            self._solution = self._blank_solution()
+            self._solution, self._has_lost_rows = self._blank_solution(), True
         solution, places = self._solution, self.rows[done]
         for whole, part in zip(leaves(solution.z), leaves(self.state(done, image=image)), strict=True):
             whole[places] = part

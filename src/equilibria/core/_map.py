@@ -142,13 +142,21 @@ def check_image(z: Any, fz: Any, *, compacted: bool) -> None:
     """Raise an error with a remedy unless `fz` is a state like `z`."""
     if isinstance(z, Tensor) and not isinstance(fz, Tensor):
         raise TypeError(f"f must return a tensor like its state, got {type(fz).__name__}; return the next state")
-    if not isinstance(z, Tensor) and not Structure(z).matches(fz):
-        raise TypeError(
-            f"f must return a state nested like its state, {describe_tree(z)}, got {describe_tree(fz)}; return the "
-            "next state alone"
-        )
-    pairs = [(z, fz)] if isinstance(z, Tensor) else zip(leaves(z), leaves(fz), strict=True)
+    pairs = [(z, fz)]
+    if not isinstance(z, Tensor):
+        structure = Structure(z)
+        try:
+            pairs = zip(structure.leaves(z), structure.leaves(fz), strict=True)
+        except ValueError as error:
+            raise TypeError(
+                f"f must return a state nested like its state, {describe_tree(z)}, got {describe_tree(fz)}; return the "
+                "next state alone"
+            ) from error
     for one, other in pairs:
+        if isinstance(one, Tensor) != isinstance(other, Tensor):
+            raise TypeError(f"a step turned {describe_tree(one)} into {describe_tree(other)}; return a state like z0")
+        if not isinstance(one, Tensor):
+            continue
         if one.shape != other.shape:
             keep_shape = "it must keep the shape (check padding, stride and width of the cell, or the shape of z0)"
             remedy = CLOSED_OVER if compacted else keep_shape

@@ -13,7 +13,7 @@ from torch import Tensor
 from equilibria.core._active import ActiveSet
 from equilibria.core._cycles import find_period
 from equilibria.core._map import Map
-from equilibria.core._tree import Structure, join_rows, leaves, take
+from equilibria.core._tree import Structure, join_rows, named_leaves, take
 from equilibria.core.budget import Budget
 from equilibria.core.solution import Solution
 
@@ -110,7 +110,7 @@ class RefilledSet(ActiveSet):
         window: int,
     ) -> None:
         super().__init__(step, _by_blocks(propose), new.z0, new.injection, budget, compact=False, trace_steps=0)
-        self._start, self.shapes = start, row_shapes(new)
+        self._start, self.kind = start, row_kind(new)
         self._put(self._beginning(new, numbers, clock))
         self.memory = (MemoryBlock(len(self.z), start(self.z)),)
         self._windows = RowWindows(self.z, window) if window else None
@@ -182,7 +182,7 @@ class RefilledSet(ActiveSet):
             )
             if self._windows is not None:
                 self._windows.take(order)
-            self._count, self._finished = len(self.rows), 0
+            self._count, self._finished, self._has_lost_rows = len(self.rows), 0, True
         return ended
 
     def add(self, new: Rows, *, numbers: Tensor, clock: int) -> None:
@@ -236,6 +236,9 @@ def _phase(memory: Any) -> tuple:
     return tuple(leaf for leaf in Structure(memory).leaves(memory) if not isinstance(leaf, Tensor))
 
 
-def row_shapes(new: Rows) -> list:
-    """The shapes, types and devices of the tensors of a row. Only rows that are equal in them share a batch."""
-    return [(tensor.shape[1:], tensor.dtype, tensor.device) for tensor in leaves((new.z0, new.injection, new.extra))]
+def row_kind(new: Rows) -> list:
+    """What rows must have in common to share a batch: shapes, types and devices of tensors, and all other values."""
+    return [
+        (path, leaf.shape[1:], leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else (path, leaf)
+        for path, leaf in named_leaves(new)
+    ]

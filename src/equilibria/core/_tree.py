@@ -31,20 +31,24 @@ class Structure:
         self.count: int = len(parts) + sum(inner.count - 1 for _, inner in self._records.values())
 
     def leaves(self, tree: Any) -> list:
-        """The leaves in order. Raises a ValueError if the tree is nested differently."""
+        """The leaves in order, whatever the order of keys. Raises a ValueError if the tree is nested differently."""
         if self._plain is type(tree) and len(tree) == self.count:
             parts = list(tree) if self._keys is None else [tree[key] for key in self._keys if key in tree]
             if len(parts) == self.count and all(isinstance(part, Tensor) for part in parts):
                 return parts
-        parts = pytree.tree_leaves(tree)
-        if self._records and len(parts) == self._spec.num_leaves:
-            opened = (
-                self._records[i][1].leaves(_fields(part)) if i in self._records and _is_record(part) else [part]
-                for i, part in enumerate(parts)
-            )
-            parts = [leaf for one in opened for leaf in one]
-        if len(parts) != self.count:
-            raise ValueError(f"expected {self.count} values, got {len(parts)}")
+        parts = []
+        for i, part in enumerate(self._spec.flatten_up_to(tree)):
+            if i not in self._records and isinstance(part, Tensor):  # the usual case first
+                parts.append(part)
+            elif i in self._records:
+                record, inner = self._records[i]
+                if type(part) is not type(record):
+                    raise ValueError(f"expected a {type(record).__name__}, got a {type(part).__name__}")
+                parts += inner.leaves(_fields(part))
+            elif _is_record(part) or not pytree.tree_structure(part).is_leaf():
+                raise ValueError(f"expected a single value, got a {type(part).__name__}")
+            else:
+                parts.append(part)
         return parts
 
     def restore(self, leaves: list) -> Any:
@@ -61,13 +65,6 @@ class Structure:
             else:
                 parts.append(next(rest))
         return pytree.tree_unflatten(parts, self._spec)
-
-    def matches(self, tree: Any) -> bool:
-        """Whether a tree is nested in this way."""
-        other = Structure(tree)
-        return self._spec == other._spec and [
-            (i, type(record), inner._spec) for i, (record, inner) in self._records.items()
-        ] == [(i, type(record), inner._spec) for i, (record, inner) in other._records.items()]
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from equilibria.core._cycles import WINDOW
 from equilibria.core._map import as_map, check_injection, in_full_precision
 from equilibria.core._random import drawing_from
-from equilibria.core._refill import Finished, RefilledSet, Rows, row_shapes
+from equilibria.core._refill import Finished, RefilledSet, Rows, row_kind
 from equilibria.core._tree import batch_size, describe_tree, device_of, first_rows, join_rows, map_leaves, take
 from equilibria.core.budget import Budget, as_budget, require_whole
 from equilibria.core.loop import DEFAULT_BUDGET, Solver, check_solver, cycle_window_starts
@@ -32,8 +32,9 @@ class Stream:
     Args:
         f: `f(z, *injection)`, as for `solve`.
         rows: the most rows in a batch.
-        keep, on_kept: after these numbers of steps of a row, call `on_kept(steps, z, extra)` with the states of all
-            such rows, (k, *state), and what was passed with them. Rows that have finished earlier are not among them.
+        keep, on_kept: after these numbers of steps of a row, 0 for the initial state, call `on_kept(steps, z, extra)`
+            with the states of all such rows, (k, *state), and what was passed with them. Rows that have finished
+            earlier are not among them.
         solver, budget, until, every, readout, frozen, measure, timed, rng: as for `solve`.
     """
 
@@ -77,9 +78,10 @@ class Stream:
         """Solve all rows, and yield them as they finish.
 
         `problems` yields (z0, injection) or (z0, injection, extra): batches of any size. `extra` is a tree of tensors
-        with a row per row, such as targets. It is returned with each finished row.
+        with a row per row, such as targets. It is returned with each finished row. Rows that an earlier run has left
+        unfinished are dropped.
         """
-        source = _Source(problems)
+        source, self._active = _Source(problems), None
         while True:
             yield from self._refill(source)
             if self._active is None or not len(self._active):
@@ -90,7 +92,7 @@ class Stream:
         """Replace finished rows by new ones if there are enough of them, and return the finished ones."""
         active = self._active
         if active is not None and len(active):
-            free, more = self._capacity - len(active), source.has(active.shapes)
+            free, more = self._capacity - len(active), source.has(active.kind)
             if more and self._clock % self._grid:
                 return []
             share = max(REFILL_AT, len(active.memory) / MOST_BLOCKS) * self._capacity
@@ -100,7 +102,7 @@ class Stream:
         if active is None or not len(active):
             self._active = active = None
         room = self._capacity if active is None else self._capacity - len(active)
-        new = source.take(room, None if active is None else active.shapes)
+        new = source.take(room, None if active is None else active.kind)
         if new is not None:
             self._admit(new)
         self._births = set() if self._active is None else set(self._active.born.tolist())
@@ -110,9 +112,14 @@ class Stream:
         count = batch_size(new.z0)
         numbers = torch.arange(self._arrived, self._arrived + count, device=device_of(new.z0))
         self._arrived += count
+        if self._on_kept is not None and 0 in self._keep:
+            self._on_kept(0, new.z0, new.extra)
         if self._active is not None:
             self._active.add(new, numbers=numbers, clock=self._clock)
             return
+        self._clock += -self._clock % self._grid  # the batch may have become empty between two looks
+        if self._lookout is not None:
+            self._lookout.begin(self._clock)
         window = min(WINDOW, self._budget.steps) if self._window_starts else 0
         propose = in_full_precision(self._solver.propose, device_of(new.z0).type)
         self._active = RefilledSet(
@@ -197,6 +204,10 @@ class StreamView(SolveView):
 class _StreamLookout(Lookout):
     """Applies a condition to rows that leave and enter the batch."""
 
+    def begin(self, step: int) -> None:
+        """Schedule the first look at a new batch."""
+        self.next = self.next if self._every is None else step + self._every
+
     def look(self, active: RefilledSet, step: int, which: Tensor | None = None) -> None:  # pyright: ignore
         """Stop the rows whose condition holds, among rows `which`, or among all, which also schedules the next look."""
         begin = time.perf_counter()
@@ -231,7 +242,7 @@ class _Source:
     """Hands out the rows of batches in pieces."""
 
     def __init__(self, problems: Iterable[tuple]) -> None:
-        self._batches, self._rest = iter(problems), None
+        self._batches, self._rest, self._kind = iter(problems), None, []
 
     def _peek(self) -> Rows | None:
         """What is left of the present batch, or the next batch; None at the end."""
@@ -247,20 +258,19 @@ class _Source:
                 raise ValueError(
                     f"extra must have a row for each of the {batch_size(z0)} rows, got {describe_tree(extra)}"
                 )
-            self._rest = rows if batch_size(z0) else None
+            self._rest, self._kind = (rows, row_kind(rows)) if batch_size(z0) else (None, [])
         return self._rest
 
-    def has(self, shapes: list) -> bool:
-        """Whether the next rows have these shapes."""
-        rest = self._peek()
-        return rest is not None and row_shapes(rest) == shapes
+    def has(self, kind: list) -> bool:
+        """Whether the next rows are of this kind."""
+        return self._peek() is not None and self._kind == kind
 
-    def take(self, count: int, shapes: list | None) -> Rows | None:
-        """Up to `count` rows of these shapes, or of any one shape."""
+    def take(self, count: int, kind: list | None) -> Rows | None:
+        """Up to `count` rows of this kind, or of any one kind."""
         pieces: list[Rows] = []
         while count > 0 and (rest := self._peek()) is not None:
-            shapes = shapes or row_shapes(rest)
-            if row_shapes(rest) != shapes:
+            kind = kind or self._kind
+            if self._kind != kind:
                 break
             pieces.append(first_rows(rest, count))
             after = map_leaves(rest, lambda tensor, count=count: tensor[count:])

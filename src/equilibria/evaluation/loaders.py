@@ -74,6 +74,7 @@ class Loader:
 
     def _read(self, batch: Any) -> Examples:
         x, y = _split(batch, self._inputs, self._targets)
+        x = dict(x) if isinstance(x, Mapping) else x  # what tokenizers return is no dict
         sizes = {len(tensor) if tensor.ndim else None for tensor in leaves(x)}
         if len(sizes) != 1 or None in sizes or not all(isinstance(leaf, Tensor) for _, leaf in named_leaves(x)):
             raise ValueError(

@@ -171,5 +171,9 @@ def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     for name in rows[0]:
         table.add_column(name.replace("_", " "), justify="left" if name == "uncertainty" else "right")
     for row in rows:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value or "-") for value in row.values()))
+        table.add_row(*map(_cell, row.values()))
     return table
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -25,8 +25,8 @@ class Backprop(Gradient):
     """Backpropagates through all steps, or through the last `last` steps.
 
     While gradients are recorded, every row takes all steps of the budget, regardless of the tolerance, because a row
-    that stopped early would lose its gradient. The status still shows which rows met the tolerance. With `last`, z0
-    gets no gradient.
+    that stopped early would lose its gradient. The status still shows which rows met the relative tolerance; `atol`
+    does not count. With `last`, z0 gets no gradient.
     """
 
     last: int | None = None

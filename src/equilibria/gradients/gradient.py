@@ -83,6 +83,9 @@ class AdjointGradient(FixedPointGradient):
     w is backpropagated through that evaluation to the parameters and the injection. The returned state is f(z*), so a
     row uses one evaluation more than the budget. Memory does not grow with the budget. z* does not depend on z0, so z0
     gets no gradient. Second derivatives raise an error.
+
+    Values that are carried, such as frozen tensors, are differentiable where f returns them and constant where f
+    receives them.
     """
 
     def attach(self, f: Map, solution: Solution, injection: tuple) -> tuple[Any, int]:
@@ -90,7 +93,11 @@ class AdjointGradient(FixedPointGradient):
         z, carried = layout.split(solution.z)
         z_star = z.detach().requires_grad_()  # (batch, n)
         fz, carried = layout.split(f(layout.unflatten(z_star, carried), *injection, t=solution.steps))
-        return layout.unflatten(_Replace.apply(fz, z_star, self, solution.adjoints), carried), 1
+        recorded = [i for i, value in enumerate(carried) if isinstance(value, Tensor) and value.requires_grad]
+        fz, *others = _Replace.apply(z_star, self, solution.adjoints, fz, *(carried[i] for i in recorded))
+        for i, value in zip(recorded, others, strict=True):
+            carried[i] = value
+        return layout.unflatten(fz, carried), 1
 
     @abstractmethod
     def adjoint(self, pull: Callable[[Tensor], Tensor], y: Tensor, adjoints: list[Solution]) -> Tensor:
@@ -98,15 +105,20 @@ class AdjointGradient(FixedPointGradient):
 
 
 class _Replace(torch.autograd.Function):
-    """The identity, whose backward pass replaces y by w."""
+    """The identity on f(z*) and the carried values, whose backward pass replaces the gradient y of f(z*) by w.
+
+    y includes the gradient that reaches z* through the carried values.
+    """
 
     @staticmethod
-    def forward(ctx: Any, fz: Tensor, z_star: Tensor, gradient: AdjointGradient, adjoints: list[Solution]) -> Tensor:
-        ctx.fz, ctx.z_star, ctx.gradient, ctx.adjoints = fz, z_star, gradient, adjoints
-        return fz.detach()
+    def forward(
+        ctx: Any, z_star: Tensor, gradient: AdjointGradient, adjoints: list[Solution], fz: Tensor, *carried: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.z_star, ctx.gradient, ctx.adjoints, ctx.fz, ctx.carried = z_star, gradient, adjoints, fz, carried
+        return fz.detach(), *(value.detach() for value in carried)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
                 f"{type(ctx.gradient).__name__} gradients cannot be differentiated twice (create_graph=True); use "
@@ -114,11 +126,15 @@ class _Replace(torch.autograd.Function):
             )
 
         def pull(v: Tensor) -> Tensor:
-            (pulled,) = torch.autograd.grad(ctx.fz, ctx.z_star, v, retain_graph=True, materialize_grads=True)
-            return pulled
+            return pull_from((ctx.fz,), (v,))
 
-        (y,) = grads
-        return ctx.gradient.adjoint(pull, y, ctx.adjoints), None, None, None
+        def pull_from(values: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> Tensor:
+            return torch.autograd.grad(values, ctx.z_star, gradients, retain_graph=True, materialize_grads=True)[0]
+
+        y, *others = grads
+        if others:
+            y = y + pull_from(ctx.carried, tuple(others))
+        return None, None, None, ctx.gradient.adjoint(pull, y, ctx.adjoints), *others
 
 
 def healthy_rows(solution: Solution) -> Tensor | None:

@@ -43,6 +43,14 @@ ALWAYS = (
     Departure("attack: initial guesses per example", "several", "three"),
     Departure("memory of Anderson's method at test time", "not given; 3 in training", "5"),
     Departure("alignment penalty", "dot products of states", "dot products of states scaled to unit length"),
+    Departure(
+        "prefix sums: learning rates, which the paper gives twice",
+        "1e-2, 1e-3, 1e-4 in Section 5; 1e-3, 1e-4, 1e-5 in the appendix",
+        "the scale paper uses those of the appendix",
+    ),
+    Departure("matrices: size, which the paper gives twice", "10x10 in the text, 20x20 in the appendix", "20x20"),
+    Departure("graphs: learning rates", "1e-3 and twice 1e-4", "the scale paper uses 1e-3, 3.3e-4, 1e-4"),
+    Departure("graphs: how nodes combine their edges", "sums, as in GINE", "sums; means in additional nets"),
     Departure("implicit and phantom maze nets", "unrolled first", "unrolled first, trained like the net settled"),
 )
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from enum import StrEnum
 from itertools import product
+from typing import Literal
 
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver
@@ -79,6 +80,7 @@ def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> F
         depth or layers or recipe.depth.most,
         weight_norm=isinstance(body, ConvNet | DenseNet) and body.weight_norm,
         norm=body.norm if isinstance(body, ConvNet | DenseNet | GraphNet) else "none",
+        aggregate=body.aggregate if isinstance(body, GraphNet) else "",
     )
     return replace(net, recipe=replace(recipe, name=f"{net.task}: {net.label}"))
 
@@ -156,7 +158,9 @@ def free_string_net(scale: Scale) -> FigureNet:
 
 def maze_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
     """Return the maze nets of some categories, one each."""
-    return [figure_net(category, maze_recipe(scale, category)) for category in categories]
+    after = (Category.IMPLICIT, Category.PHANTOM)  # these repeat the training of the settled net
+    nets = [figure_net(category, maze_recipe(scale, category)) for category in categories]
+    return [replace(net, origin=scale.settled_mazes) if net.category in after else net for net in nets]
 
 
 def maze_recipe(scale: Scale, category: Category) -> Recipe:
@@ -211,6 +215,14 @@ def _after_unrolling(scale: Scale, gradient: Gradient) -> Recipe:
         optim=replace(base.optim, steps=base.optim.steps + scale.implicit_steps, lr=scale.implicit_rate),
         evaluation=replace(base.evaluation, finally_at=base.evaluation.finally_at[:1]),
     )
+
+
+def graph_nets(scale: Scale, *aggregates: Literal["add", "mean"]) -> list[FigureNet]:
+    """Return graph nets whose nodes take sums over their edges, as GINE does, or means."""
+    base, factors = scale.edges, {"add": scale.edge_factors, "mean": scale.mean_edge_factors}
+    assert isinstance(base.net, GraphNet)
+    recipes = {one: replace(base, net=replace(base.net, aggregate=one)) for one in aggregates}
+    return [net for one, recipe in recipes.items() for net in dense_nets(scale, recipe, factors[one])]
 
 
 def dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:

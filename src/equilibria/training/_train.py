@@ -110,7 +110,7 @@ def _train(
     trainer.team.broadcast(pack(saved.tensors) if saved else FROM_THE_BEGINNING)
     if saved:
         _load_state(trainer, saved, run)
-    cost = _Cost(saved.seconds, saved.evaluations) if saved else _Cost()
+    cost = _Cost(saved.seconds, saved.evaluations, saved.cpu_seconds) if saved else _Cost()
     trackers = tracking(track, run.folder, trainer.recipe, trainer.step_count) if track else nullcontext([])
     path, before = run.folder / METRICS, saved.metrics if saved else None
     with trackers as logs, closing(Metrics(path, before, logs, before_write=run.ensure_locked)) as metrics:
@@ -121,13 +121,13 @@ def _train(
             _take_steps(run, trainer, on_progress, save_every, metrics, cost)
         finally:
             on_progress(Ended())
-        seconds, model, begin = cost.seconds, trainer.model(), time.monotonic()
+        spent, model, begin = (cost.seconds, cost.cpu_seconds), trainer.model(), time.monotonic()
         try:
             on_share = lambda share: on_progress(Measuring(share))  # noqa: E731
             measured = measure_final(model, trainer.recipe, final=final, on_progress=on_share)
         except KeyboardInterrupt as stopped:
             raise Interrupted("stopped while measuring the trained net", run.folder) from stopped
-        summary = _summary(trainer, seconds, cost.evaluations) | {
+        summary = _summary(trainer, spent, cost.evaluations) | {
             "final": final,
             "measuring_seconds": round(time.monotonic() - begin, 1),
             "measurements": jsonable(measured),
@@ -152,7 +152,8 @@ def _take_steps(
 
     def save() -> None:
         state = trainer.state_dict()
-        run.write_state(Saved(trainer.step_count, state, cost.seconds, cost.evaluations, metrics.saved()))
+        spent = cost.seconds, cost.evaluations, metrics.saved(), cost.cpu_seconds
+        run.write_state(Saved(trainer.step_count, state, *spent))
 
     with stop_requested() as stop:
         last = time.monotonic()
@@ -182,12 +183,14 @@ def _evaluate(trainer: Trainer, metrics: Metrics, on_progress: OnProgress) -> No
     on_progress(Evaluated(trainer.step_count, measurements))
 
 
-def _summary(trainer: Trainer, seconds: float, evaluations: int) -> dict[str, Any]:
+def _summary(trainer: Trainer, spent: tuple[float, float], evaluations: int) -> dict[str, Any]:
+    seconds, cpu_seconds = spent
     return {
         "id": trainer.recipe.id,
         "name": trainer.recipe.name,
         "parameters": count_parameters(trainer.net),
         "training_seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
         "threads": torch.get_num_threads(),
         "machine": asdict(trainer.machine) | {"device": str(trainer.machine.torch_device)},
         "cell_evaluations": evaluations,
@@ -196,22 +199,30 @@ def _summary(trainer: Trainer, seconds: float, evaluations: int) -> dict[str, An
 
 
 class _Cost:
-    """The cost of a run over all interruptions: seconds of training, without evaluations, and cell evaluations."""
+    """The cost of a run over all interruptions: seconds of training, without evaluations, and cell evaluations.
 
-    def __init__(self, seconds: float = 0.0, evaluations: int = 0) -> None:
-        self._begin = time.monotonic() - seconds
+    Seconds by the clock depend on what else the machine does, seconds of CPU time hardly.
+    """
+
+    def __init__(self, seconds: float = 0.0, evaluations: int = 0, cpu_seconds: float = 0.0) -> None:
+        self._begin, self._cpu_begin = time.monotonic() - seconds, time.process_time() - cpu_seconds
         self.evaluations = evaluations  # counted per example
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._begin
 
+    @property
+    def cpu_seconds(self) -> float:
+        return time.process_time() - self._cpu_begin
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Do not count the seconds inside."""
-        now = time.monotonic()
+        now, cpu_now = time.monotonic(), time.process_time()
         yield
         self._begin += time.monotonic() - now
+        self._cpu_begin += time.process_time() - cpu_now
 
 
 @contextmanager

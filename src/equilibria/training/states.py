@@ -27,6 +27,7 @@ class Saved:
     seconds: float  # of training so far
     evaluations: int  # of the cell so far, counted per example
     metrics: FileRecord  # what was written to metrics.jsonl before it
+    cpu_seconds: float = 0.0  # of training so far, by all threads of this process
 
 
 def find(folder: Path) -> list[tuple[int, Path]]:
@@ -39,7 +40,7 @@ def write(folder: Path, saved: Saved, recipe: str) -> None:
     """Write a state of the recipe with this id, then remove all but the latest two."""
     own = {
         "run.counts": torch.tensor([saved.evaluations, saved.metrics.size], dtype=torch.int64),
-        "run.seconds": torch.tensor(saved.seconds, dtype=torch.float64),
+        "run.seconds": torch.tensor([saved.seconds, saved.cpu_seconds], dtype=torch.float64),
         "run.recipe": _as_tensor(recipe),
         "run.metrics": _as_tensor(saved.metrics.sha256),
     }
@@ -105,7 +106,9 @@ def _parse(step: int, path: Path) -> tuple[str, Saved]:
         recipe = bytes(tensors.pop("run.recipe").tolist()).decode()
         # States of earlier versions have no digest of the metrics.
         metrics = bytes(tensors.pop("run.metrics", _as_tensor("")).tolist()).decode()
-        return recipe, Saved(step, tensors, tensors.pop("run.seconds").item(), evaluations, FileRecord(metrics, size))
+        # States of earlier versions have no CPU time.
+        seconds, cpu, *_ = [*tensors.pop("run.seconds").reshape(-1).tolist(), 0.0]
+        return recipe, Saved(step, tensors, seconds, evaluations, FileRecord(metrics, size), cpu)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise DamagedFile(f"{path} is not the state of a run ({error!r})") from error
 

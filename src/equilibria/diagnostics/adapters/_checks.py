@@ -8,7 +8,7 @@ from torch import Tensor
 
 from equilibria.core._map import check_image, check_state
 from equilibria.core._random import drawing_from
-from equilibria.core._tree import batch_size, describe_tree, leaves, map_leaves, take
+from equilibria.core._tree import batch_size, describe_tree, device_of, leaves, map_leaves, take
 from equilibria.diagnostics.adapters._model import NotAModel, measurable
 from equilibria.model import EquilibriumModel
 
@@ -21,7 +21,7 @@ def check_model(model: EquilibriumModel, x: Any) -> Tensor:
     measurable(model)
     _check_device(model, x)
     batch = batch_size(x)
-    with torch.no_grad(), drawing_from(_generator()):
+    with torch.no_grad(), drawing_from(fixed_generator()):
         injection = model.inject(x)
         z = model.init(*injection)
         try:
@@ -35,7 +35,7 @@ def check_model(model: EquilibriumModel, x: Any) -> Tensor:
                 "z.expand(len(x), ...)"
             )
         before = map_leaves(z, Tensor.clone)
-        fz = _step(model, z, injection)
+        fz = take_step(model, z, injection)
         if not _equal(before, z):
             raise ValueError("a step modified its state in place; return a new tensor: z + x instead of z.add_(x)")
         try:
@@ -73,39 +73,40 @@ def require_gradients(f: Callable[[Tensor], Tensor], z: Tensor) -> None:
 
 def is_deterministic(model: EquilibriumModel, x: Any) -> bool:
     """Whether two calls of the step on the same states give the same result."""
-    with torch.no_grad(), drawing_from(_generator()):
+    with torch.no_grad(), drawing_from(fixed_generator()):
         injection = model.inject(x)
-        z = _step(model, model.init(*injection), injection)
-        return _close(*(_step(model, z, injection) for _ in range(2)))
+        z = take_step(model, model.init(*injection), injection)
+        return _close(*(take_step(model, z, injection) for _ in range(2)))
 
 
 def draws_numbers(model: EquilibriumModel, x: Any) -> bool:
     """Whether a step draws from torch's random generator."""
-    rng = _generator()
+    rng = fixed_generator()
     with torch.no_grad(), drawing_from(rng):
         injection = model.inject(x)
         z, before = model.init(*injection), torch.get_rng_state()
-        _step(model, z, injection)
+        take_step(model, z, injection)
         return not torch.equal(before, torch.get_rng_state())
 
 
 def starts_at_random(model: EquilibriumModel, x: Any) -> bool:
     """Whether the initial state draws from torch's random generator."""
-    rng = _generator()
+    rng = fixed_generator()
     before = rng.get_state()
     with torch.no_grad():
         model.start(x, rng=rng)
     return not torch.equal(before, rng.get_state())
 
 
-def _generator() -> torch.Generator:
+def fixed_generator() -> torch.Generator:
+    """A generator for steps that are tried out, so that torch's own random numbers are not used up."""
     return torch.Generator().manual_seed(0)
 
 
-def _step(model: EquilibriumModel, z: Any, injection: tuple) -> Any:
-    """One step from the start of a solve."""
-    t = torch.zeros(batch_size(z), dtype=torch.long, device=next(leaves(z)).device)
-    return map_leaves(model.step(z, *injection, t=t), Tensor.detach)
+def take_step(model: EquilibriumModel, z: Any, injection: tuple, t: int = 0) -> Any:
+    """One step after `t` others."""
+    taken = torch.full((batch_size(z),), t, dtype=torch.long, device=device_of(z))
+    return map_leaves(model.step(z, *injection, t=taken), Tensor.detach)
 
 
 def _check_prediction(prediction: Any, batch: int) -> Tensor:
@@ -123,14 +124,14 @@ def _check_prediction(prediction: Any, batch: int) -> Tensor:
 
 def _check_rows(model: EquilibriumModel, z: Any, injection: tuple) -> None:
     """Raise if the next state of the first row alone differs from its next state in the batch."""
-    batch, first = batch_size(z), torch.zeros(1, dtype=torch.long, device=next(leaves(z)).device)
+    batch, first = batch_size(z), torch.zeros(1, dtype=torch.long, device=device_of(z))
     try:
-        alone = _step(model, take(z, first), take(injection, first))
+        alone = take_step(model, take(z, first), take(injection, first))
     except RuntimeError as error:
         if any(part.training for part in model.modules()):
             raise NotAModel(f"a step fails for fewer rows than {batch} in training mode; call .eval()") from error
         raise NotAModel(f"a step fails for fewer rows than {batch}: {ROWS_MIX}") from error
-    together = [take(_step(model, z, injection), first) for _ in range(2)]
+    together = [take(take_step(model, z, injection), first) for _ in range(2)]
     if not _close(*together):
         return  # the step is random, which `is_deterministic` reports
     if not _close(alone, together[0]):

@@ -29,8 +29,8 @@ def from_transformers(
     """Build a model from a module whose forward applies the same block, or the same list of blocks, repeatedly.
 
     One step applies the block, or all blocks of the list, once. Everything before the first and after the last
-    application is computed by the module itself. Inputs are dicts of its arguments, as tokenizers return them, or a
-    tensor.
+    application is computed by the module itself. Inputs are dicts of its arguments, such as
+    `dict(tokenizer(texts, return_tensors="pt"))`, or a tensor.
 
     Args:
         block: the part that is repeated. Defaults to the layer group of an ALBERT.

@@ -1,7 +1,7 @@
 """Diagnose a looped model: every measurement at once, with a verdict."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from equilibria.core._modules import eval_mode
+from equilibria.core._random import drawing_from
 from equilibria.core._tree import batch_size, describe_tree, first_rows, leaves
 from equilibria.core.answers import Answers, Kind, as_answers
 from equilibria.core.budget import Budget, as_budget, require_whole
@@ -79,6 +80,7 @@ def diagnose(
         on_progress: called with the name of each measurement and the share of measurements done.
     """
     looped, name = as_model(model), name or _name(model)
+    inputs = dict(inputs) if isinstance(inputs, Mapping) else inputs  # what tokenizers return is no dict
     read = as_answers(answers, classes=classes, ignore_index=ignore_index, usual=looped.answers)
     return _diagnose(
         _Setting(looped, inputs, targets, score, higher_is_better, read, mask, name),
@@ -222,10 +224,9 @@ def _measure(
     for i, (name, part) in enumerate(parts.items(), 1):
         on_progress(name, i / (len(parts) + 1))
         noted = len(examination.notes)
+        seconds = math.inf if part.otherwise is None else min(limit.left, LATE * limit.allotted(part.share))
         try:
-            with limit.allowing(
-                math.inf if part.otherwise is None else min(limit.left, LATE * limit.allotted(part.share))
-            ):
+            with limit.allowing(seconds), drawing_from(examination.rng):  # a random step draws from it
                 found |= part.measure()
         except Exception as error:
             if part.otherwise is None:

@@ -102,10 +102,12 @@ def _trust(trust: Sequence[UncertaintyRow], wrong: int | None, agreeing: int | N
         return Finding(question, answer, right, "steps", {"all": "good", "none": "bad"}.get(answer, "mid"))
     if trust:
         best = max(trust, key=lambda row: row.low)
-        told = f"{best.uncertainty} finds the wrong ones: AUROC {number(best.auroc)} ({interval(best)})"
+        score = f"AUROC {number(best.auroc)} ({interval(best)})"
         if best.low > CHANCE:
-            return Finding(question, f"low {best.uncertainty}", told, "trust", "good")
-        return Finding(question, "unclear", f"nothing finds the {wrong} wrong ones: {told}", "trust", "bad")
+            why = f"{best.uncertainty} finds the wrong ones: {score}"
+            return Finding(question, f"low {best.uncertainty}", why, "trust", "good")
+        why = f"nothing finds the {wrong} wrong ones; the best is {best.uncertainty}: {score}"
+        return Finding(question, "unclear", why, "trust", "bad")
     if agreeing is None:
         return Finding(question, "unclear", "there are no targets, and no restarts to compare", "restarts", "mid")
     answer, tone = ("all", "good") if agreeing == examples else ("where starts agree", "mid")

@@ -13,7 +13,7 @@ LONGEST = 10_000_000  # a longer forecast is none
 
 
 def steps_to_settle(run: Convergence, rates: Tensor) -> int | None:
-    """The steps after which almost all examples will have settled, if their residuals go on shrinking at their rates.
+    """The steps after which almost all examples will have settled, if their residuals keep shrinking at their rates.
 
     At rate rho, a residual r shrinks to r rho^n in n steps, and the state is settled once it is both small and small
     in relation to 1 - rho. None if every example has settled, or if too many do not contract.

@@ -68,7 +68,7 @@ class Examination:
         self._steps = len(self._run.residuals)
         self._restart_budget = Budget(self._steps, tol=budget.tol or TOLERANCE, halt_on_cycle=True)
         self._restarts, self._alignments = restarts, dict[Restart, Alignment]()
-        self._rates, self._has_rates = Rates(self._model, self._x, self._usual, self._rng), False
+        self._rates, self._has_rates = Rates(self._model, self._x, self._usual, self.rng), False
 
     def parts(self, *, attacks: bool) -> Mapping[str, DiagnosisPart]:
         """All measurements by name, in the order in which they are made. The last ones are the first to be cut."""
@@ -101,7 +101,7 @@ class Examination:
         return self._model.step.precision(self._usual.z)
 
     @property
-    def _rng(self) -> torch.Generator:
+    def rng(self) -> torch.Generator:
         """A new generator, so that no measurement depends on the draws of another."""
         return torch.Generator().manual_seed(self._seed)
 
@@ -169,7 +169,7 @@ class Examination:
             usual=self._first(some),
             same_answer=self._answers.same,
             random=self.random,
-            rng=self._rng,
+            rng=self.rng,
         )
         assert found.same_answer is not None
         everyone, same = torch.arange(some, device=device_of(self._x)), found.same_answer
@@ -201,7 +201,7 @@ class Examination:
             "Sensitivity was measured", SHARED_STARTS * self._steps, 0.1, batch_size(self._x), 2 * FEW
         )
         x, usual = first_rows(self._x, some), self._first(some)
-        return {"sensitivity": sensitivity(self._model, x, **self._how, usual=usual, rng=self._rng).share}
+        return {"sensitivity": sensitivity(self._model, x, **self._how, usual=usual, rng=self.rng).share}
 
     @property
     def _how(self) -> dict[str, Any]:
@@ -211,13 +211,13 @@ class Examination:
         some = first_rows(self._x, 2 * FEW)
         try:
             control = limited(untrained(self._model), self._limit)
-            return {"untrained_sensitivity": sensitivity(control, some, **self._how, rng=self._rng).share}
+            return {"untrained_sensitivity": sensitivity(control, some, **self._how, rng=self.rng).share}
         except ValueError:  # the untrained model cannot be built, or these few inputs are equal
             return {"untrained_sensitivity": None}
 
     def _solvers(self) -> Fields:
         some, solvers = first_rows(self._x, 2 * FEW), (Picard(), Anderson())
-        found = limit_distance(self._model, some, solvers=solvers, budget=self._restart_budget, rng=self._rng)
+        found = limit_distance(self._model, some, solvers=solvers, budget=self._restart_budget, rng=self.rng)
         return {"solver_distance": _median(found.relative)}
 
     def _start_influence(self) -> Fields:
@@ -227,7 +227,7 @@ class Examination:
             steps = min(steps, UNROLLED)
         if self._limit.affordable(batch_size(x) * steps * (1 + 2 * PROBES), 0.1) < 1:
             raise TimeUp
-        how = {"solver": self._solver, "budget": Budget(steps), "probes": PROBES, "rng": self._rng}
+        how = {"solver": self._solver, "budget": Budget(steps), "probes": PROBES, "rng": self.rng}
         return {"start_influence": _median(start_influence(self._model, x, **how)), "start_influence_steps": steps}
 
     def _attack(self) -> Fields:
@@ -249,8 +249,8 @@ class Examination:
             solver=self._solver,
             budget=self._restart_budget,
             unrolled=unrolled,
-            rng=self._rng,
-            again=self._rng,
+            rng=self.rng,
+            again=self.rng,
         )
         return {"attack": self._alignment_row(found.limits), "attacked_score": found.score}
 
@@ -275,14 +275,14 @@ class Examination:
         for name, uncertainty in uncertainties.items():
             if not (part := wrong[: len(uncertainty)]).any() or part.all():
                 continue
-            numbers = auroc(uncertainty.double().nan_to_num(math.inf, math.inf), part, rng=self._rng)
+            numbers = auroc(uncertainty.double().nan_to_num(math.inf, math.inf), part, rng=self.rng)
             found["trust"].append(UncertaintyRow(name, numbers.value, numbers.low, numbers.high))
         return found
 
     def _paths(self) -> Fields:
         """The paths of the first example from several starts."""
         steps = min(self._steps, 4 * UNROLLED)
-        return {"paths": solve_paths(self._model, self._x, self._usual, Budget(steps), self._solver, self._rng)}
+        return {"paths": solve_paths(self._model, self._x, self._usual, Budget(steps), self._solver, self.rng)}
 
 
 def _none(names: tuple[str, ...]) -> Fields:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from equilibria.core._random import drawing_from
-from equilibria.core._tree import batch_size, device_of, first_rows, leaves, map_leaves, named_leaves, take
+from equilibria.core._tree import batch_size, device_of, first_rows, named_leaves, take
 from equilibria.diagnostics._sensitivity import all_equal
-from equilibria.diagnostics.adapters._checks import is_deterministic, starts_at_random
+from equilibria.diagnostics.adapters._checks import fixed_generator, is_deterministic, starts_at_random, take_step
 from equilibria.model import EquilibriumModel
 
 EXAMPLES = 16  # examples that are tried
@@ -45,12 +45,12 @@ class Traits:
 def counters(model: EquilibriumModel, x: Any) -> tuple[str, ...]:
     """The paths of floating-point leaves that only count steps: all their numbers grow by one constant in every row."""
     x = first_rows(x, EXAMPLES)
-    with torch.no_grad(), drawing_from(_generator()):
+    with torch.no_grad(), drawing_from(fixed_generator()):
         injection = model.inject(x)
         z = model.init(*injection)
         if isinstance(z, Tensor):
             return ()
-        iterated = {part.path for part in model.step.layout(z).parts}
+        iterated = [part.path for part in model.step.layout(z).parts]
         states = [dict(named_leaves(z))]
         for t in range(3):
             z = _step(model, z, injection, t)
@@ -84,7 +84,7 @@ def _sees_input(model: EquilibriumModel, x: Any) -> bool:
     """Whether a step changes if the input, and everything carried, is that of another example."""
     injection, step = model.inject(x), model.step
     other = torch.arange(batch_size(x), device=device_of(x)).roll(1)
-    state = model.start(x, rng=_generator())
+    state = model.start(x, rng=fixed_generator())
     for t in range(2):
         swapped = step.restart(take(state, other), state)
         after = _step(model, state, injection, t)
@@ -102,7 +102,7 @@ def _clock(model: EquilibriumModel, x: Any, frozen: tuple[str, ...]) -> str:
         named = ", ".join(map(repr, frozen))
         return f"{named} in its state counts steps; it is carried along (frozen=) and not measured"
     injection, numbers = model.inject(x), model.step.numbers
-    states = [model.start(x, rng=_generator())]
+    states = [model.start(x, rng=fixed_generator())]
     for t in range(3):
         states.append(_step(model, states[-1], injection, t))
     if model.step.timed and not torch.equal(numbers(states[1]), numbers(_step(model, states[0], injection, 1))):
@@ -135,10 +135,5 @@ def _counting_leaves(before: Any, after: Any) -> list[str]:
 
 def _step(model: EquilibriumModel, z: Any, injection: tuple, t: int) -> Any:
     """One step after `t` others; a random step draws the same numbers every time."""
-    taken = torch.full((batch_size(z),), t, dtype=torch.long, device=next(leaves(z)).device)
-    with drawing_from(_generator()):
-        return map_leaves(model.step(z, *injection, t=taken), Tensor.detach)
-
-
-def _generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
+    with drawing_from(fixed_generator()):
+        return take_step(model, z, injection, t)

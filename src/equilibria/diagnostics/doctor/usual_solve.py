@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from equilibria.core._random import common_numbers
+from equilibria.core._random import common_numbers, drawing_from
 from equilibria.core._tree import batch_size, first_rows
 from equilibria.core.budget import Budget, Keep
 from equilibria.core.loop import Solver
 from equilibria.diagnostics._convergence import Convergence, convergence
+from equilibria.diagnostics.adapters._checks import fixed_generator, take_step
 from equilibria.diagnostics.comparison import Comparison
 from equilibria.diagnostics.doctor.curve import AnswerRecorder
 from equilibria.diagnostics.doctor.time_limit import Extent, TimeLimit, TimeUp, extent
@@ -48,12 +49,12 @@ def affordable_extent(model: EquilibriumModel, x: Any, wanted: Extent, reference
 def _step_time(model: EquilibriumModel, x: Any) -> float:
     """The seconds of one step and readout, 0 if it fails; `check_model` then says why."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), drawing_from(fixed_generator()):
             injection = model.inject(x)
             z, best = model.init(*injection), math.inf
             for t in range(TRIED_STEPS):
                 begin = time.perf_counter()
-                z = model.step(z, *injection, t=torch.full((batch_size(z),), t))
+                z = take_step(model, z, injection, t)
                 model.readout(z)
                 best = min(best, time.perf_counter() - begin)
         return best

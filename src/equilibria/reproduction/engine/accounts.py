@@ -29,8 +29,8 @@ class TrainedNet:
 
     @property
     def core_seconds(self) -> float:
-        """Seconds of training times threads."""
-        return self.summary["training_seconds"] * self.summary.get("threads", 1)
+        """CPU seconds of training, or seconds times threads for nets that have no record of the former."""
+        return self.summary.get("cpu_seconds") or self.summary["training_seconds"] * self.summary.get("threads", 1)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -100,6 +100,11 @@ def judge(
     return Claim(claim_id, statement, verdict, measured, paper, value, low, high, remark, *origin)
 
 
+def withheld(claim: Claim, reason: str) -> Claim:
+    """Return a claim that its net cannot decide: inconclusive, with the reason."""
+    return replace(claim, verdict=Verdict.OPEN, remark=" ".join(filter(None, [reason, claim.remark])))
+
+
 def in_words(estimate: Estimate) -> str:
     """Return an estimate as text, with its interval if it has one."""
     if math.isnan(estimate.value):
@@ -109,20 +114,41 @@ def in_words(estimate: Estimate) -> str:
     return f"{estimate.value:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]"
 
 
-def resampled(statistic: Callable[[np.ndarray], np.ndarray], data: Sequence[Sequence[float]]) -> Estimate:
+def resampled(
+    statistic: Callable[[np.ndarray], np.ndarray],
+    data: Sequence[Sequence[float]],
+    families: Sequence[str] | None = None,
+) -> Estimate:
     """Estimate a statistic of (units, columns) with a percentile bootstrap over units. Units with NaN are ignored.
 
     Args:
         statistic: maps (..., units, columns) to (...,). With few units, the estimate has no interval.
+        families: the family of each unit. Units of one family are not independent, so whole families are resampled,
+            and the estimate counts families. Defaults to a family for each unit.
     """
-    return bootstrap(data, statistic, level=LEVEL, resamples=RESAMPLES, min_units=FEWEST)
+    if families is None or len(set(families)) == len(families):
+        return bootstrap(data, statistic, level=LEVEL, resamples=RESAMPLES, min_units=FEWEST)
+    groups: dict[str, list[Sequence[float]]] = {}
+    for unit, family in zip(data, families, strict=True):
+        if not np.isnan(unit).any():
+            groups.setdefault(family, []).append(unit)
+    members = [np.array(group) for group in groups.values()]
+    if not members:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    value, count = float(statistic(np.concatenate(members))), len(members)
+    if count < FEWEST:
+        return Estimate(value, math.nan, math.nan, count)
+    draws = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    found = [statistic(np.concatenate([members[i] for i in draw])) for draw in draws]
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(value, float(low), float(high), count)
 
 
-def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
+def rank_correlation(x: Sequence[float], y: Sequence[float], families: Sequence[str] | None = None) -> Estimate:
     """Estimate Spearman's rank correlation over nets. NaN if x or y is constant; constant resamples count as 0."""
-    if min(len(set(x)), len(set(y))) == 1:
+    if min(len(set(x)), len(set(y))) <= 1:
         return Estimate(math.nan, math.nan, math.nan, len(x))
-    return resampled(_spearman, list(zip(x, y, strict=True)))
+    return resampled(_spearman, list(zip(x, y, strict=True)), families)
 
 
 def correlation_gain(
@@ -135,14 +161,15 @@ def correlation_gain(
     )
 
 
-def difference(higher: Sequence[float], lower: Sequence[float]) -> Estimate:
+def difference(higher: Sequence[float], lower: Sequence[float], families: Sequence[str] | None = None) -> Estimate:
     """Estimate the mean of `higher` minus `lower` over pairs of nets."""
-    return resampled(lambda pairs: (pairs[..., 0] - pairs[..., 1]).mean(-1), list(zip(higher, lower, strict=True)))
+    pairs = list(zip(higher, lower, strict=True))
+    return resampled(lambda pairs: (pairs[..., 0] - pairs[..., 1]).mean(-1), pairs, families)
 
 
-def mean(numbers: Sequence[float]) -> Estimate:
+def mean(numbers: Sequence[float], families: Sequence[str] | None = None) -> Estimate:
     """Estimate the mean over nets or examples."""
-    return resampled(lambda units: units[..., 0].mean(-1), [[number] for number in numbers])
+    return resampled(lambda units: units[..., 0].mean(-1), [[number] for number in numbers], families)
 
 
 def size_of(signed: Estimate) -> Estimate:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -24,6 +26,9 @@ def figure(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float
     with plot_style():
         made = Drawing(figsize=(width * columns, height * rows), layout="constrained")
         axes = made.subplots(rows, columns, squeeze=False)
+        if axes.size > 1:  # letters by which a text can refer to panels
+            for letter, axis in zip(ascii_lowercase, axes.flat, strict=False):
+                axis.text(-0.06, 1.02, letter, transform=axis.transAxes, ha="right", va="bottom", fontweight="bold")
     return made, axes
 
 
@@ -49,7 +54,7 @@ def probit(shares: Sequence[float] | np.ndarray) -> np.ndarray:
 
 def probit_axis(axis: Axes, which: str, label: str) -> None:
     """Label an axis that shows `probit` of shares."""
-    names = [f"{tick:g}" for tick in TICKS]
+    names = [f"{tick:g}".replace("0.", "\u2265." if tick == CAP else ".") for tick in TICKS]
     (axis.set_xticks if which == "x" else axis.set_yticks)(probit(TICKS), names)
     (axis.set_xlabel if which == "x" else axis.set_ylabel)(label)
 
@@ -82,13 +87,22 @@ def scatter(
     y_transform: Callable[[Sequence[float]], np.ndarray] = probit,
     trends: bool = True,
 ) -> None:
-    """Draw groups of (label, rows) by two columns, with a trend line each. The horizontal axis is a probit axis."""
+    """Draw groups of (label, rows) by two columns, with a trend line each. The horizontal axis is a probit axis.
+
+    Nets that do not fit their training data are drawn hollow, and trend lines ignore them.
+    """
     for i, (name, rows) in enumerate(groups):
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-        there, up = probit(values(rows, x)), y_transform(values(rows, y))
-        axis.scatter(there, up, s=26, color=colour, marker=marker, alpha=0.75, linewidths=0, label=name)
-        if trends:
-            trend(axis, there, up, colour)
+        style: dict[str, Any] = {"s": 26, "marker": MARKERS[i % len(MARKERS)]}
+        colour = COLOURS[i % len(COLOURS)]
+        fits = [row.get("fits", True) for row in rows]
+        for fit, filled in ((True, {"color": colour, "alpha": 0.75, "linewidths": 0}), (False, {})):
+            shown = [row for row, one in zip(rows, fits, strict=True) if one == fit]
+            hollow = filled or {"facecolors": "none", "edgecolors": colour, "alpha": 0.6, "linewidths": 0.8}
+            there, up = probit(values(shown, x)), y_transform(values(shown, y))
+            if shown or fit:
+                axis.scatter(there, up, label=name if fit else None, **style, **hollow)
+            if trends and fit:
+                trend(axis, there, up, colour)
 
 
 def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Drawing:

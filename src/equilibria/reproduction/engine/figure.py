@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +16,8 @@ from equilibria.reproduction.engine.rows import Fields, Row
 from equilibria.reproduction.scales import Scale
 from equilibria.training import Recipe
 
+AGGREGATES = {"add": "sums", "mean": "means"}  # as they are displayed
+
 
 @dataclass(frozen=True)
 class FigureNet:
@@ -26,6 +28,8 @@ class FigureNet:
     depth: int  # steps in training; of nets with random depths, the depth that these replace
     weight_norm: bool = False
     norm: str = "none"
+    aggregate: str = ""  # how nodes of graph nets combine their edges
+    origin: Recipe | None = None  # the net whose training the first part of this one repeats
 
     @property
     def id(self) -> str:
@@ -38,6 +42,11 @@ class FigureNet:
         return type(self.recipe.task).__name__
 
     @property
+    def family(self) -> str:
+        """The id of the nets that are not independent of this one: its other seeds, and nets of the same origin."""
+        return replace(self.origin or self.recipe, seed=0).id
+
+    @property
     def label(self) -> str:
         """The name to display."""
         parts = [
@@ -45,6 +54,7 @@ class FigureNet:
             f"depth {self.depth}",
             "weight norm" if self.weight_norm else "",
             f"{self.norm} norm" if self.norm != "none" else "no norm",
+            AGGREGATES.get(self.aggregate, ""),
             f"rate {self.recipe.optim.lr:g}",
             f"seed {self.recipe.seed}" if self.recipe.seed else "",
         ]
@@ -55,6 +65,7 @@ class FigureNet:
         """The columns that every row of this net has."""
         return {
             "net": self.id,
+            "family": self.family,
             "label": self.label,
             "task": self.task,
             "category": self.category,
@@ -62,6 +73,7 @@ class FigureNet:
             "rate": self.recipe.optim.lr,
             "weight_norm": self.weight_norm,
             "norm": self.norm,
+            "aggregate": self.aggregate,
             "seed": self.recipe.seed,
             "trained_at": self.recipe.depth.most,
         }
@@ -72,7 +84,7 @@ def in_plain_words(category: str) -> str:
     return category.replace("_", " ")
 
 
-CONFIGURATION = ("depth", "weight_norm", "norm", "rate", "seed")  # columns that pair nets of different categories
+CONFIGURATION = ("depth", "weight_norm", "norm", "aggregate", "rate", "seed")  # columns that pair nets
 
 
 class Measure(ABC):
@@ -124,6 +136,7 @@ class Part(StrEnum):
     FIGURE = "figure"
     TABLE = "table"
     APPENDIX = "appendix"
+    STUDY = "study"  # not in the paper
 
 
 class Place(NamedTuple):

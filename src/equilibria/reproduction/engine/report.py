@@ -24,6 +24,8 @@ MEANINGS = {
     Verdict.OPEN: "the interval contains the bound, or there are too few nets for an interval",
 }
 
+MARKS = {Verdict.HOLDS: "\u2713", Verdict.FAILS: "\u2717", Verdict.OPEN: "?"}  # in the scoreboard
+
 
 @dataclass(frozen=True)
 class _Finished:
@@ -76,6 +78,7 @@ def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
         ],
         verdicts=list(Verdict),
         meanings=MEANINGS,
+        marks=MARKS,
         level=LEVEL,
         strong=STRONG,
         departures=departures(scale),

@@ -1,4 +1,4 @@
-"""Every figure and table of the paper. To add one: a `Figure`, and a line in FIGURES."""
+"""Every figure and table of the paper, and studies of our own. To add one: a `Figure`, and a line in FIGURES."""
 
 import re
 from collections.abc import Iterable
@@ -20,6 +20,7 @@ from equilibria.reproduction.figures.figure3_interventions import Interventions
 from equilibria.reproduction.figures.figure4_correlation import Correlation
 from equilibria.reproduction.figures.figure5_per_instance import PerInstance
 from equilibria.reproduction.figures.figure5_solver_residuals import SolverResiduals
+from equilibria.reproduction.figures.study1_what_fools_aa import WhatFoolsAA
 from equilibria.reproduction.figures.table1_stress_test import StressTest
 from equilibria.reproduction.figures.table2_training_convergence import TrainingConvergence
 
@@ -43,6 +44,7 @@ FIGURES: dict[str, Figure] = {
         BlurryDigits(),
         Inversion(),
         EdgeCopying(),
+        WhatFoolsAA(),
     )
 }
 

@@ -1,6 +1,6 @@
 """Parts of figures whose points are nets: one row per net, pairs of nets, and correlations over nets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from equilibria.diagnostics import Estimate
@@ -14,17 +14,27 @@ def averaged(rows: Sequence[Row], *names: str) -> list[Row]:
     """Return one row per net, with means over difficulties."""
     means = []
     for _, group in group_by(rows, "net"):
-        kept = ("net", "category", "label", *CONFIGURATION)
+        kept = ("net", "family", "category", "label", "fits", "trained_at", *CONFIGURATION)
         facts = {name: group[0][name] for name in kept if name in group[0]}
-        means.append(facts | {name: sum(values(group, name)) / len(group) for name in names})
+        means.append(facts | {name: sum(values(group, name)) / len(group) for name in names if name in group[0]})
     return means
+
+
+def fitting(nets: Sequence[Row]) -> list[Row]:
+    """Return the nets that fit their training data. The others say nothing about generalisation."""
+    return [net for net in nets if net.get("fits", True)]
+
+
+def families(nets: Sequence[Row]) -> list[str]:
+    """Return the family of each net, which is the net itself if it has no other."""
+    return [net.get("family", net["net"]) for net in nets]
 
 
 def paired(rows: Sequence[Row], category: Category, baseline: Category, name: str) -> tuple[list[float], list[float]]:
     """Return one column of the nets of two categories, in pairs of the same configuration."""
 
     def configuration(row: Row) -> tuple:
-        return tuple(row[column] for column in CONFIGURATION)
+        return tuple(row.get(column) for column in CONFIGURATION)
 
     base = {configuration(row): row for row in select(rows, category=baseline)}
     pairs = [(row, base[configuration(row)]) for row in select(rows, category=category) if configuration(row) in base]
@@ -44,28 +54,37 @@ def accuracy_rises(
 ) -> Claim:
     """Judge by rank correlation whether nets that are more path independent are more accurate.
 
+    The verdict is that of the nets that fit their training data. The remark has the correlation over all nets, and
+    within categories and depths.
+
     Args:
         origin: `source` and `added_late` of the claim.
     """
 
     def correlation(nets: Sequence[Row], alignment: str = alignment) -> Estimate:
-        return rank_correlation(values(nets, alignment), values(nets, accuracy))
+        return rank_correlation(values(nets, alignment), values(nets, accuracy), families(nets))
 
-    groups = [(category, group) for category, group in group_by(nets, "category") if len(group) >= FEWEST]
-    alone = ", ".join(f"{in_plain_words(category)} {in_words(correlation(group))}" for category, group in groups)
-    remarks = []
-    if len(groups) > 1:
-        remarks.append(f"Separately: {alone}.")
+    def parts(column: str, words: Callable[[Any], str]) -> str:
+        groups = [(value, group) for value, group in group_by(known, column) if len(group) >= FEWEST]
+        found = ", ".join(f"{words(value)} {in_words(correlation(group))}" for value, group in groups)
+        return f"Separately: {found}." if len(groups) > 1 else ""
+
+    known = fitting(nets)
+    remarks = [parts("category", in_plain_words)]
+    if all("depth" in net for net in known):
+        remarks.append(parts("depth", lambda depth: f"depth {depth}"))
+    if len(known) < len(nets):
+        remarks.append(f"Over all {len(nets)} nets, fitting or not: {in_words(correlation(nets))}.")
     if alignment != "alignment":
-        remarks.append(f"The cosine over the same nets: {in_words(correlation(nets, 'alignment'))}.")
+        remarks.append(f"The cosine over the same nets: {in_words(correlation(known, 'alignment'))}.")
     return judge(
         claim_id,
         statement,
-        correlation(nets),
+        correlation(known),
         above=above,
         what="rank correlation {} over nets",
         paper=paper,
-        remark=" ".join(remarks),
+        remark=" ".join(filter(None, remarks)),
         **origin,
     )
 

@@ -18,6 +18,8 @@ LENGTHS = (16, 32, 64, 128, 256)
 TRAINED_ON = 32
 LONGER = tuple(length for length in LENGTHS if length > TRAINED_ON)
 BUDGETS = ("large", "training")
+FITS = 0.95  # of the bits that a net can know at its training length and depth: from this on, it fits its training data
+LOOKS_BACK = 2  # positions per step, by two convolutions of width three; the encoder and the readout add one each
 AA_LIMITS = tuple(probit((0.0, 1.0)) * 1.1)  # limits of axes that are to be compared
 BIT_LIMITS = (probit([0.35])[0], AA_LIMITS[1])  # half of the bits are correct by chance
 
@@ -43,8 +45,30 @@ def at_large_budget(scale: Scale, *categories: Category) -> Plan:
 
 
 def at_both_budgets(scale: Scale, *categories: Category) -> Plan:
-    """Plan the large budget and the training budget."""
+    """Plan the large budget, and the training budget, which shows whether a net fits its training data."""
     return at_large_budget(scale, *categories) + plan_all(string_nets(scale, *categories), as_trained(scale))
+
+
+def knowable(depth: int) -> float:
+    """Return the share of correct bits that a net of some depth can reach at the training length without luck.
+
+    A bit is known if all bits before it are in sight. Half of the other bits are right by chance.
+    """
+    known = min(TRAINED_ON, LOOKS_BACK * depth + 3)
+    return (known + (TRAINED_ON - known) / 2) / TRAINED_ON
+
+
+def with_fits(rows: Sequence[Row]) -> list[Row]:
+    """Add the column `fits`: whether a net fits its training data, by its bits with the training budget.
+
+    Nets that were not measured with that budget have no such column. Rows that have it keep it.
+    """
+    learned = {row["net"]: row for row in select(rows, budget="training", difficulty=TRAINED_ON)}
+    fits = {
+        net: row["partial_score"] >= FITS * knowable(row.get("trained_at", row["depth"]))
+        for net, row in learned.items()
+    }
+    return [{"fits": fits[row["net"]]} | row if row["net"] in fits else row for row in rows]
 
 
 def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[Category, str], *, x: str = "alignment") -> None:
@@ -59,6 +83,7 @@ def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[Category, s
 def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing:
     """Draw a row of panels for each length, with the training budget on the left and a large budget on the right."""
     drawn, axes = figure(2, len(LENGTHS), width=4.2, height=2.5)
+    rows = with_fits(rows)
     for length, (left, right) in zip(LENGTHS, axes, strict=True):
         trained = " (as in training)" if length == TRAINED_ON else ""
         for axis, budget in ((left, "training"), (right, "large")):

@@ -8,6 +8,7 @@ from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import in_words
 from equilibria.reproduction.engine.rows import Row, select
+from equilibria.reproduction.figures._nets_as_points import fitting
 
 WORST = -1.0  # the AA score of an example that has none because it diverged
 
@@ -33,10 +34,15 @@ def solved_strings(rows: Sequence[Row]) -> list[SolvedString]:
     ]
 
 
-def of_the_deepest(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Estimate]) -> str:
-    """Describe an estimate for the nets with the most training steps alone, if other nets had fewer."""
-    depths = {row["trained_at"] for row in rows}
-    if len(depths) < 2:
-        return ""
-    found = estimate(select(rows, trained_at=max(depths)))
-    return f"Nets trained with {max(depths)} steps alone: {in_words(found)}."
+def of_other_nets(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Estimate]) -> str:
+    """Describe an estimate for the fitting nets of each depth, and for all nets if some do not fit."""
+    known = fitting(rows)
+    depths = sorted({row["trained_at"] for row in known})
+    found = [
+        f"Nets trained with {depth} steps alone: {in_words(estimate(select(known, trained_at=depth)))}."
+        for depth in depths
+        if len(depths) > 1
+    ]
+    if len(known) < len(rows):
+        found.append(f"All nets, fitting or not: {in_words(estimate(rows))}.")
+    return " ".join(found)

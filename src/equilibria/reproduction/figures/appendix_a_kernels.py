@@ -7,11 +7,12 @@ from matplotlib.figure import Figure as Drawing
 from equilibria.reproduction.engine.claims import STRONG, Claim
 from equilibria.reproduction.engine.drawing import caption, figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
-from equilibria.reproduction.engine.rows import Row
+from equilibria.reproduction.engine.rows import Row, select
 from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged
 from equilibria.reproduction.figures._prefix_sums import (
-    at_large_budget,
+    at_both_budgets,
     scatter_of_nets,
+    with_fits,
 )
 from equilibria.reproduction.figures.figure4_correlation import LABELS
 from equilibria.reproduction.nets import WAYS
@@ -37,7 +38,7 @@ class Kernels(Figure):
     )
 
     def plan(self, scale: Scale) -> Plan:
-        return at_large_budget(scale, *WAYS)
+        return at_both_budgets(scale, *WAYS)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, axes = figure(2, 2, width=4.4, height=3.3)
@@ -68,4 +69,4 @@ class Kernels(Figure):
         return Points("Laplacian kernel", "share of correct bits", as_points(self._nets(rows), x="laplacian"))
 
     def _nets(self, rows: Sequence[Row]) -> list[Row]:
-        return averaged(rows, *SHOWN, "partial_score")
+        return averaged(select(with_fits(rows), budget="large"), *SHOWN, "partial_score")

@@ -8,13 +8,14 @@ from equilibria.reproduction.engine.claims import Claim, correlation_gain, diffe
 from equilibria.reproduction.engine.drawing import caption
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
 from equilibria.reproduction.engine.rows import Row, select
-from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged
+from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, fitting
 from equilibria.reproduction.figures._prefix_sums import (
     LENGTHS,
     LONGER,
     at_both_budgets,
     both_budgets,
     grid_of_nets,
+    with_fits,
 )
 from equilibria.reproduction.figures.figure4_correlation import LABELS
 from equilibria.reproduction.nets import WAYS
@@ -45,6 +46,8 @@ class ByDifficulty(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        every = with_fits(rows)
+        rows = fitting(every)
         (aligned, aligned_then), (right, right_then) = (
             both_budgets(rows, name) for name in ("alignment", "partial_score")
         )
@@ -54,7 +57,7 @@ class ByDifficulty(Figure):
                 accuracy_rises(
                     f"accuracy_rises_{length}",
                     f"with the large budget accuracy rises with path independence at {length} bits",
-                    select(rows, difficulty=length, budget="large"),
+                    select(every, difficulty=length, budget="large"),
                     above=0.0,
                     paper="persists for all lengths",
                 )

@@ -12,9 +12,10 @@ from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
 from equilibria.reproduction.engine.drawing import COLOURS, RIGHT, WRONG, caption, figure, probit, probit_axis
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
-from equilibria.reproduction.engine.rows import Row, group_by
-from equilibria.reproduction.figures._prefix_sums import at_large_budget
-from equilibria.reproduction.figures._single_strings import SolvedString, of_the_deepest, solved_strings
+from equilibria.reproduction.engine.rows import Row, group_by, select
+from equilibria.reproduction.figures._nets_as_points import fitting
+from equilibria.reproduction.figures._prefix_sums import at_both_budgets, with_fits
+from equilibria.reproduction.figures._single_strings import SolvedString, of_other_nets, solved_strings
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
@@ -50,15 +51,15 @@ class ConvergenceVsPathIndependence(Figure):
     setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after at most 512 Anderson "
         "steps: the AA score of each, the distance between its last two states, and whether all its bits are correct. "
-        "A string has converged when its relative residual is below 1e-4."
+        "A string has converged when its relative residual is below 1e-4. Only nets that fit their training data."
     )
 
     def plan(self, scale: Scale) -> Plan:
-        return at_large_budget(scale, Category.MIXED)
+        return at_both_budgets(scale, Category.MIXED)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=6.4, height=4.6)
-        found = solved_strings(rows)
+        found = solved_strings(fitting(select(with_fits(rows), budget="large")))
         top = 2 * max((one.last_step for one in found if math.isfinite(one.last_step)), default=1.0)
         for name, right, colour, marker in (("correct", True, RIGHT, "o"), ("wrong", False, WRONG, "x")):
             of = [one for one in found if one.right == right]
@@ -66,7 +67,8 @@ class ConvergenceVsPathIndependence(Figure):
             style = {"linewidths": 0} if marker == "o" else {"linewidths": 0.8}
             scores = probit([one.alignment for one in of])
             axis.scatter(scores, away, s=9, alpha=0.45, color=colour, marker=marker, label=name, **style)
-        axis.set_yscale("log")
+        if found:
+            axis.set_yscale("log")
         probit_axis(axis, "x", "AA score of the string")
         axis.set_ylabel("distance between the last two states")
         for x in (LOW, HIGH):
@@ -79,7 +81,7 @@ class ConvergenceVsPathIndependence(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        share = partial(_share, rows)
+        share = partial(_share, select(with_fits(rows), budget="large"))
         return [
             share(
                 "converged_have_high_aa",
@@ -140,4 +142,5 @@ def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Group, are
         return share_over_nets([(sum(map(are.contains, net)), len(net)) for net in nets])
 
     what = f"{{}} of {among.words} {are.words}, over nets"
-    return judge(claim_id, statement, share(rows), what=what, remark=of_the_deepest(rows, share), **words)
+    remark = of_other_nets(rows, share)
+    return judge(claim_id, statement, share(fitting(rows)), what=what, remark=remark, **words)

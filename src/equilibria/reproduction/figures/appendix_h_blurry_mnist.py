@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from equilibria.reproduction.engine.claims import Claim, judge, share
-from equilibria.reproduction.engine.figure import FigureNet, Part, Place, Plan, plan_all
+from equilibria.reproduction.engine.figure import FigureNet, Part, Place
 from equilibria.reproduction.engine.rows import Row, select, values
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.figures._nets_as_points import averaged
-from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import dense_nets
 from equilibria.reproduction.scales import Scale
 
@@ -27,17 +26,13 @@ class BlurryDigits(ErrorByAlignment):
     difficulties = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5)
     harder = (4.0, 4.5, 5.0, 5.5)
     error = "error (%)"
+    fits_below = 0.1
 
     def nets(self, scale: Scale) -> list[FigureNet]:
         return dense_nets(scale, scale.digits, scale.digit_factors)
 
     def error_of(self, score: float) -> float:
         return 100 * (1 - score)
-
-    def plan(self, scale: Scale) -> Plan:
-        """Also measure how well each net has learned: digits as in training, with the steps of the training."""
-        learned = Profile(self.easy, scale.trial.vectors, scale.trial.restarts, aligned=0)
-        return super().plan(scale) + plan_all(self.nets(scale), learned)
 
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
         learned = values(self.with_errors(averaged(select(rows, budget="training"), "score")), "error")

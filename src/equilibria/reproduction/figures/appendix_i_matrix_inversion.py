@@ -26,6 +26,7 @@ class Inversion(ErrorByAlignment):
     harder = (0.1,)
     error = "error per element"
     logarithmic = True
+    fits_below = 0.95
     lines = PUBLISHED
 
     def nets(self, scale: Scale) -> list[FigureNet]:

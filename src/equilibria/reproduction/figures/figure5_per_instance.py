@@ -4,17 +4,20 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
+from scipy.stats import rankdata
 
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import Claim, area_over_nets, judge
+from equilibria.reproduction.engine.claims import Claim, Source, area_over_nets, judge, mean
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
-from equilibria.reproduction.figures._prefix_sums import AA_LIMITS, LENGTHS, LONGER, at_large_budget
-from equilibria.reproduction.figures._single_strings import of_the_deepest, solved_strings
+from equilibria.reproduction.figures._nets_as_points import fitting
+from equilibria.reproduction.figures._prefix_sums import AA_LIMITS, LENGTHS, LONGER, at_both_budgets, with_fits
+from equilibria.reproduction.figures._single_strings import of_other_nets, solved_strings
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
+FEWEST_OF_EACH = 5  # correct and wrong strings of one net at one length, for an area of its own
 USEFUL = 0.8  # an area under the curve above this is called useful
 BINS = np.linspace(AA_LIMITS[0], AA_LIMITS[1], 41)
 PARTS = {  # the title of a panel, and its lengths
@@ -33,14 +36,15 @@ class PerInstance(Figure):
     setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after 512 Anderson steps: the "
         "AA score of each, and whether all its bits are correct. A string whose solves diverged counts as the "
-        "least path independent."
+        "least path independent. Only nets that fit their training data."
     )
 
     def plan(self, scale: Scale) -> Plan:
-        return at_large_budget(scale, Category.MIXED)
+        return at_both_budgets(scale, Category.MIXED)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, (axes,) = figure(3, width=3.6, height=3.2)
+        rows = fitting(_strings(rows))
         for axis, (title, lengths) in zip(axes, PARTS.values(), strict=True):
             strings = solved_strings(select(rows, difficulty=lengths))
             for name, right, colour, hatch in (("correct", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
@@ -60,7 +64,9 @@ class PerInstance(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        return [
+        every = _strings(rows)
+        rows = fitting(every)
+        pooled = [
             judge(
                 f"aa_tells_right_from_wrong_{part}",
                 f"AA distinguishes correct from wrong answers, {title}",
@@ -68,10 +74,43 @@ class PerInstance(Figure):
                 above=USEFUL,
                 what="area under the ROC curve {} over nets",
                 paper="highly correlated",
-                remark=of_the_deepest(rows, lambda rows, lengths=lengths: _area(rows, lengths)),
+                remark=of_other_nets(every, lambda rows, lengths=lengths: _area(rows, lengths)),
             )
             for part, (title, lengths) in PARTS.items()
         ]
+        within, nets = _areas_within(rows)
+        return [
+            *pooled,
+            judge(
+                "aa_tells_right_from_wrong_within_a_net",
+                "AA distinguishes correct from wrong answers of the same net at the same length",
+                mean(within, nets),
+                above=0.5,
+                what=f"mean area under the ROC curve {{}} over nets, of {len(within)} pairs of a net and a length with "
+                f"at least {FEWEST_OF_EACH} correct and {FEWEST_OF_EACH} wrong strings",
+                source=Source.OURS,
+                added_late=True,
+                remark=f"From {min(within):.2f} to {max(within):.2f}." if within else "",
+            ),
+        ]
+
+
+def _strings(rows: Sequence[Row]) -> list[Row]:
+    """The rows that keep single strings, with whether their nets fit."""
+    return [row for row in with_fits(rows) if "right" in row]
+
+
+def _areas_within(rows: Sequence[Row]) -> tuple[list[float], list[str]]:
+    """The area of every net at every length with enough correct and wrong strings, and the net of each."""
+    areas, nets = [], []
+    for row in rows:
+        strings = solved_strings([row])
+        right, wrong = ([one.alignment for one in strings if one.right == side] for side in (True, False))
+        if min(len(right), len(wrong)) >= FEWEST_OF_EACH:
+            ranks = rankdata([*right, *wrong])[: len(right)]
+            areas.append((ranks.sum() - len(right) * (len(right) + 1) / 2) / (len(right) * len(wrong)))
+            nets.append(row["net"])
+    return areas, nets
 
 
 def _area(rows: Sequence[Row], lengths: tuple[int, ...]) -> Estimate:

@@ -9,7 +9,9 @@ from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, share, size_of
 from equilibria.reproduction.engine.drawing import COLOURS, caption, figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
-from equilibria.reproduction.engine.rows import Row, numbers, select, values
+from equilibria.reproduction.engine.rows import Row, group_by, numbers, select, values
+from equilibria.reproduction.measures.settling import Settling
+from equilibria.reproduction.measures.solver_distance import SolverDistance
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
 from equilibria.reproduction.nets import Category, maze_nets
 from equilibria.reproduction.scales import Scale
@@ -19,6 +21,7 @@ CYCLES = {9: 0.9, 13: 0.49, 25: 1.5}  # the paper's, in per cent of the state's 
 DIFFERENT = 1e-3  # of the state's norm: closer limits are the same
 CONSIDERABLE = 0.05  # share of mazes
 ALIKE = 0.01  # accuracies closer than this are the same
+TRACED = 5  # mazes of each size whose distances are drawn
 NETS = {Category.SETTLED: "path-independent net", Category.DEEP: "a deep unrolled net"}
 NAMES = {"picard": "fixed point iteration", "broyden": "Broyden's method"}
 
@@ -32,17 +35,23 @@ class SolverResiduals(Figure):
     setup = (
         "Two maze nets: the most path-independent net, and a deep unrolled net for contrast. Relative "
         "residuals of both solvers over 200 steps, none stopped early; means over 9x9 mazes in several runs, and "
-        "single mazes of 9x9, 13x13 and 25x25."
+        "single mazes of 9x9, 13x13 and 25x25. On the right, the distance between the states of the two solvers at "
+        "every step, for five mazes of each size. Whether plain iteration settles is measured on more mazes."
     )
 
     def plan(self, scale: Scale) -> Plan:
         trial = scale.trial
         runs = TwoSolvers(SIZES[0], trial.solver_examples, trial.solver_runs, trial.solver_steps)
         harder = [TwoSolvers(size, max(2, trial.solver_examples // 4), 1, trial.solver_steps) for size in SIZES[1:]]
-        return plan_all(maze_nets(scale, *NETS), runs, *harder)
+        apart = [SolverDistance(size, min(TRACED, trial.solver_examples), trial.solver_steps) for size in SIZES]
+        settling = [
+            Settling(size, count, trial.solver_steps) for size, count in zip(SIZES[1:], trial.settling, strict=True)
+        ]
+        nets = maze_nets(scale, *NETS)
+        return [*plan_all(nets, runs, *harder, *apart), *plan_all(nets[:1], *settling)]
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
-        drawn, axes = figure(1 + len(SIZES), len(NETS), width=3.4, height=3.0)
+        drawn, axes = figure(2 + len(SIZES), len(NETS), width=3.0, height=3.0)
         for row_of_axes, (category, label) in zip(axes, NETS.items(), strict=True):
             _draw_net(row_of_axes, select(rows, category=category), label)
         for axis in axes[-1]:
@@ -53,12 +62,14 @@ class SolverResiduals(Figure):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         return [
             *_of_the_paper(select(rows, category=Category.SETTLED)),
-            _of_the_contrast(select(rows, category=Category.DEEP)),
+            _of_the_contrast(select(rows, category=Category.DEEP, measure=TwoSolvers.__name__)),
         ]
 
 
 def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
-    left, *others = axes
+    (left, *others), right = axes[:-1], axes[-1]
+    runs_of, apart = select(rows, measure=TwoSolvers.__name__), select(rows, measure=SolverDistance.__name__)
+    rows = runs_of
     for (name, solver), colour in zip(NAMES.items(), COLOURS, strict=False):
         runs = np.array([numbers(row[f"{name}_residuals"]) for row in select(rows, difficulty=SIZES[0])])
         steps = np.arange(1, runs.shape[1] + 1)
@@ -72,22 +83,29 @@ def _draw_net(axes: np.ndarray, rows: Sequence[Row], label: str) -> None:
         for name, style in zip(NAMES, ("-", ":"), strict=True):
             for i, trace in enumerate(first[f"{name}_traces"]):
                 axis.semilogy(range(1, len(trace) + 1), numbers(trace), style, color=COLOURS[i], lw=0.9)
-        apart = "infinitely" if first["apart"] is None else f"{first['apart']:.1g} of a state"
-        axis.set_title(f"single mazes, {size}x{size}\nlimits {apart} apart", fontsize=8)
+        limits = "infinitely" if first["apart"] is None else f"{first['apart']:.1g} of a state"
+        axis.set_title(f"single mazes, {size}x{size}\nlimits {limits} apart", fontsize=8)
+    for (size, found), colour in zip(group_by(apart, "difficulty"), COLOURS, strict=False):
+        for i, line in enumerate(found[0]["apart_each"]):
+            about = {"label": f"{size}x{size}"} if i == 0 else {}
+            right.semilogy(range(1, len(line) + 1), numbers(line), color=colour, lw=0.7, alpha=0.8, **about)
+    right.set_title("distance between the solvers\nrelative to the state", fontsize=8)
+    right.legend(fontsize=7)
 
 
 def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
-    runs = select(rows, difficulty=SIZES[0])
+    pairs = select(rows, measure=TwoSolvers.__name__)
+    runs = select(pairs, difficulty=SIZES[0])
     found = [
         judge(
             "solvers_are_as_accurate",
             "both solvers are equally accurate",
-            _between_solvers(rows),
+            _between_solvers(pairs),
             below=ALIKE,
             what="accuracies differ by {}",
             paper="99.98 and 99.97 %",
             has_published_number=True,
-            remark=_accuracies(rows),
+            remark=_accuracies(pairs),
         ),
         judge(
             "solvers_reach_different_limits",
@@ -101,7 +119,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
             judge(
                 f"iteration_does_not_settle_{size}",
                 f"fixed point iteration does not settle on a considerable share of {size}x{size} mazes",
-                _unsettled(select(rows, difficulty=size)),
+                _unsettled(_most_examples(rows, size)),
                 above=CONSIDERABLE,
                 what="{} of mazes are unsettled after all steps",
                 paper="a considerable number",
@@ -110,7 +128,7 @@ def _of_the_paper(rows: Sequence[Row]) -> list[Claim]:
         ),
     ]
     for size, paper in CYCLES.items():
-        sizes = [length for row in select(rows, difficulty=size) for length in row["cycle_sizes"]]
+        sizes = [length for row in _most_examples(rows, size) for length in row["cycle_sizes"]]
         found.append(
             judge(
                 f"cycles_are_local_{size}",
@@ -153,6 +171,12 @@ def _accuracies(rows: Sequence[Row]) -> str:
 
     pairs = ((size, *(mean_of(size, solver) for solver in NAMES)) for size in SIZES)
     return " ".join(f"{size}x{size}: {plain:.1%} and {broyden:.1%}." for size, plain, broyden in pairs)
+
+
+def _most_examples(rows: Sequence[Row], size: int) -> list[Row]:
+    """The rows about many mazes of a size if there are any, and those that compare the solvers otherwise."""
+    many, few = (select(rows, difficulty=size, measure=one.__name__) for one in (Settling, TwoSolvers))
+    return many or few
 
 
 def _unsettled(rows: Sequence[Row]) -> Estimate:

@@ -62,7 +62,7 @@ def rounding_stderr(numbers: Tensor, unsettled: Tensor) -> float:
 
     Twice as many examples are assumed to change: which of many similar examples settle is chance as well.
     """
-    known = numbers[~numbers.isnan()].double()
+    known = numbers[numbers.isfinite()].double()
     share = min(1.0, 2 * unsettled.double().mean().item())
     if len(known) < 2 or not share:
         return 0.0

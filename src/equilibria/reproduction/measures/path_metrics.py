@@ -1,4 +1,4 @@
-"""Three measures of path independence, with the cost of each."""
+"""Four measures of path independence, with the cost of each."""
 
 import math
 from abc import abstractmethod
@@ -16,7 +16,14 @@ from equilibria.io.files import jsonable
 from equilibria.model import EquilibriumModel
 from equilibria.reproduction.engine.figure import Measure
 from equilibria.reproduction.engine.rows import Field, Fields, Kind, Row, settings
-from equilibria.reproduction.measures.common import SEED, instances, mean, path_dependent, rounding_stderr
+from equilibria.reproduction.measures.common import (
+    SAME_LIMIT,
+    SEED,
+    instances,
+    mean,
+    path_dependent,
+    rounding_stderr,
+)
 from equilibria.solvers import Picard
 from equilibria.training import Recipe
 
@@ -89,6 +96,20 @@ class SwappedStarts(Metric):
 
     def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
         return alignment_score(model, x, restarts=self.restarts, **how).score
+
+
+@dataclass(frozen=True)
+class SwappedDistance(SwappedStarts):
+    """The Euclidean variant of the alignment score: the distance between two limits over the larger of their norms."""
+
+    metric = "distance"
+
+    def each(self, model: EquilibriumModel, x: Tensor, **how: Any) -> Tensor:
+        return alignment_score(model, x, restarts=self.restarts, **how).state.distance
+
+    def unsettled(self, each: Tensor) -> Tensor:
+        """Two limits at unit length whose cosine is below SAME_LIMIT are at least this far apart."""
+        return each.isnan() | (each > math.sqrt(2 * (1 - SAME_LIMIT)))
 
 
 @dataclass(frozen=True)
