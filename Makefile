@@ -51,7 +51,7 @@ notebooks: $(READY)  # runs them and stores their outputs
 docs: $(READY)  # the site, in build/site; fails on warnings and broken links
 	$(BIN)/python docs/tools/site.py
 
-numbers: $(READY)  # in the README and the docs, from the results
+numbers: $(READY)  # in the README, the docs and `equilibria list`, from the results
 	$(BIN)/python results/summarise.py
 
 check-results: $(READY)  # re-measures every shipped net and every figure, without training

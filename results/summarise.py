@@ -1,10 +1,12 @@
 """Write the numbers of this folder into the pages that quote them; with --check, fail if a page is out of date.
 
 `make numbers` runs it. It replaces the text between `<!-- numbers: NAME -->` and `<!-- end -->` in each page; NAME is
-one of PARTS. All numbers come from the summaries of the nets and the claims in this folder.
+one of PARTS. All numbers come from the summaries of the nets, the claims and the timings in this folder. It also writes
+catalogue.json, which `equilibria list` reads.
 """
 
 import argparse
+import json
 import re
 import statistics
 import sys
@@ -15,6 +17,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from minutes import recipe_minutes
+
+from equilibria.cli.catalogue import catalogue
+from equilibria.cli.listing import CATALOGUE
 from equilibria.reproduction import FIGURES, SCALES, Claim, Figure, Verdict
 from equilibria.reproduction.engine.accounts import Cost, cost, cost_by_task, trained_nets
 from equilibria.reproduction.engine.store import Store
@@ -22,7 +28,7 @@ from equilibria.reproduction.measures.attacked import Stress
 from equilibria.training import RECIPES, Run
 
 HERE = Path(__file__).parent
-PAGES = (HERE.parent / "README.md", HERE / "README.md", *sorted((HERE.parent / "docs").rglob("*.md")))
+PAGES = (HERE.parent / "README.md", HERE / "README.md", *sorted((HERE.parent / "docs").rglob("*.md")), CATALOGUE)
 MARKED = re.compile(r"(?P<begin><!-- numbers: (?P<name>\w+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 LAPTOP = SCALES["laptop"]
 NOTABLE = 0.05  # a difference between the scores of seeds that is shown
@@ -235,25 +241,26 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
-def updated(text: str) -> str:
-    """The page with the present numbers."""
-    return MARKED.sub(lambda found: found["begin"] + PARTS[found["name"]]() + found["end"], text)
+def updated(page: Path) -> str:
+    """The text of the page with the present numbers."""
+    if page.name == CATALOGUE.name:
+        return json.dumps(catalogue(recipe_minutes(shipped())), indent=1) + "\n"
+    return MARKED.sub(lambda found: found["begin"] + PARTS[found["name"]]() + found["end"], page.read_text())
 
 
 def main() -> int:
     """Update the pages, or check them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, help="Defaults to the READMEs and docs.")
+    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, help="Defaults to all that there are.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a page is out of date")
     flags = parser.parse_args()
-    stale = [page for page in flags.pages if updated(page.read_text()) != page.read_text()]
-    if flags.check:
-        for page in stale:
+    stale = {page: text for page in flags.pages if (text := updated(page)) != page.read_text()}
+    for page, text in stale.items():
+        if flags.check:
             print(f"{page} is out of date; run `make numbers`", file=sys.stderr)
-        return int(bool(stale))
-    for page in stale:
-        page.write_text(updated(page.read_text()))
-    return 0
+        else:
+            page.write_text(text)
+    return int(flags.check and bool(stale))
 
 
 if __name__ == "__main__":

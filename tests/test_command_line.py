@@ -12,7 +12,6 @@ import pytest
 
 import equilibria
 from equilibria.cli import main
-from equilibria.cli.catalogue import catalogue
 from equilibria.cli.commands import COMMANDS, overview
 from equilibria.cli.listing import CATALOGUE
 from equilibria.training import RECIPES, Run, train
@@ -20,6 +19,8 @@ from equilibria.training.measurement import final_points, measure_final
 from equilibria.training.recipes import default_final
 
 SCHEMAS = json.loads((Path(__file__).parent.parent / "docs" / "schemas.json").read_text())
+RESULTS = Path(__file__).parent.parent / "results"
+SHIPPED = RESULTS / "edge_copy" / "fast" / "seed-0"
 SHORT = RECIPES["edge_copy/fast"].override(
     {
         "optim.steps": 3,
@@ -126,11 +127,58 @@ def test_completion_knows_commands_and_flags(shell, capsys):
     assert "grid" in script
 
 
-def test_the_catalogue_is_up_to_date():
-    """`make numbers` writes it."""
-    recorded = json.loads(CATALOGUE.read_text())
-    assert catalogue(recorded) == recorded
-    assert sum(bool(row["training_minutes"] and row["measuring_minutes"]) for row in recorded["recipes"]) >= 5
+@pytest.mark.parametrize(
+    "line",
+    [
+        "attack NET --radius -1",
+        "attack NET --radius nan",
+        "attack NET --updates -1",
+        "attack NET --guesses 0",
+        "attack NET --through -1",
+        "attack NET --steps -1",
+        "attack NET --difficulty -3 --steps 3",
+        "measure NET --at -3 3",
+        "measure NET --at 3 -4",
+        "measure NET --noise -1",
+        "measure NET --tol -1",
+        "measure NET --level 2",
+        "evaluate NET --at -3 3",
+        "evaluate NET --at 3 -4",
+        "evaluate NET --examples -4",
+        "evaluate module:model --data module:loader --steps -1",
+        "evaluate module:model --data module:loader --unchanged -1",
+        "diagnose NET --seconds nan",
+        "diagnose NET --restarts 0",
+        "diagnose NET --steps -1",
+        "diagnose NET --trained-steps -1",
+        "diagnose NET --difficulty -1",
+        "explore NET --port 99999",
+        "explore NET --memory nan",
+        "explore NET --export site --seeds -1",
+        "explore NET --export site --nets nothing",
+        "train edge_copy/fast --save-every -1",
+        "train edge_copy/fast --device abacus",
+        "quickstart --seed -1",
+    ],
+)
+def test_a_value_that_the_library_rejects_is_wrong_usage(line, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(line.replace("NET", str(SHIPPED)).split()) == 2
+    output = capsys.readouterr()
+    assert output.err.startswith("equilibria: ")
+    assert output.err.endswith("--help)\n")
+    assert output.err.count("\n") == 1
+    assert line.split()[-1] in output.err, "it names the value"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_time_of_recipes_is_listed():
+    """tests/test_results.py checks that the catalogue is up to date."""
+    rows = json.loads(CATALOGUE.read_text())["recipes"]
+    assert [row["name"] for row in rows] == list(RECIPES)
+    assert all(row["training_minutes"] for row in rows)
+    timed = json.loads((RESULTS / "timings.json").read_text())
+    assert {row["name"] for row in rows if row["measuring_minutes"]} == timed.keys()
 
 
 def test_final_measurements():

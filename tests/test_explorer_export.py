@@ -72,7 +72,7 @@ def test_nothing_is_overwritten(exported, runs, capsys):
 )
 def test_misuse_is_reported_with_the_remedy(runs, tmp_path, capsys, arguments, reason):
     arguments = [argument.format(new=tmp_path / "new") for argument in arguments]
-    assert main(["explore", str(runs), *arguments]) == (1 if "--export" in arguments else 2)
+    assert main(["explore", str(runs), *arguments]) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import signal
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -227,3 +229,17 @@ def test_every_answer_has_security_headers(explorer, path, headers):
     assert HEADERS.keys() <= {name.lower() for name in found}
     assert "frame-ancestors 'self'" in found["content-security-policy"]
     assert found["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_an_interrupt_is_reported_where_it_was_ignored_before_the_start(runs):
+    """As in a job that a script starts in the background."""
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the process inherits
+    try:
+        with start_explorer(runs, stderr=subprocess.PIPE) as (address, process):
+            urllib.request.urlopen(f"{address}/api/health", timeout=60).close()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert process.returncode == 130
+    assert errors == "interrupted\n"

@@ -85,20 +85,10 @@ def test_divergence_is_shown_and_json_stays_json(tmp_path, capsys):
     assert swapped["state"]["cosine"] == {"value": None, "low": None, "high": None, "examples": 0}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nowhere"], "no model in nowhere"),
-        (["RUN", "--noise", "-1"], "scale must be > 0"),
-        (["RUN", "--level", "95"], "level must be between 0 and 1"),
-        (["RUN", "--at", "0", "5"], "has no difficulty 0"),
-        (["RUN", "--at", "6", "0"], "steps must be an integer >= 1"),
-    ],
-)
-def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, run, capsys):
-    assert main(["measure", *(str(run.folder) if one == "RUN" else one for one in arguments)]) == 1
+def test_a_mistake_is_reported_in_one_line_with_exit_code_1(capsys):
+    assert main(["measure", "nowhere"]) == 1
     output = capsys.readouterr()
-    assert words in output.err
+    assert "no model in nowhere" in output.err
     assert output.out == ""
 
 
@@ -108,6 +98,10 @@ def test_mistakes_are_reported_in_one_line_with_exit_code_1(arguments, words, ru
         ([], "pass the folder of at least one run"),
         (["RUN", "--examples", "5"], "--restarts must be between 1 and 4, got 10"),
         (["RUN", "--restarts", "0"], "--restarts must be between 1 and 11, got 0"),
+        (["RUN", "--noise", "-1"], "scale must be > 0"),
+        (["RUN", "--level", "95"], "level must be between 0 and 1"),
+        (["RUN", "--at", "0", "5"], "has no difficulty 0"),
+        (["RUN", "--at", "6", "0"], "steps must be an integer >= 1"),
     ],
 )
 def test_wrong_usage_gives_exit_code_2(arguments, words, run, capsys):

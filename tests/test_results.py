@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from equilibria import Budget
+from equilibria.cli.listing import CATALOGUE
 from equilibria.diagnostics import attack
 from equilibria.training import RECIPES, Run
 from equilibria.training.measurement import measure
@@ -120,13 +121,18 @@ def test_the_numbers_in_the_docs_are_those_of_the_results():
     assert found.returncode == 0, found.stderr
 
 
-def test_a_stale_number_is_found_and_replaced(tmp_path):
-    page, original = tmp_path / "page.md", (RESULTS.parent / "docs" / "tasks-and-nets.md").read_text()
-    parameters = f"{json.loads((RESULTS / 'mazes/fast/seed-0/summary.json').read_text())['parameters']:,}"
-    assert parameters in original
-    page.write_text(original.replace(parameters, "1,234"))
-    found = summarise("--check", page)
+def test_stale_numbers_are_found_and_replaced(tmp_path):
+    summary = json.loads((RESULTS / "mazes/fast/seed-0/summary.json").read_text())
+    originals = {
+        RESULTS.parent / "docs" / "tasks-and-nets.md": f"{summary['parameters']:,}",
+        CATALOGUE: summary["id"],
+    }
+    pages = {original: tmp_path / original.name for original in originals}
+    for original, number in originals.items():
+        assert number in original.read_text()
+        pages[original].write_text(original.read_text().replace(number, "1,234"))
+    found = summarise("--check", *pages.values())
     assert found.returncode == 1
-    assert f"{page} is out of date; run `make numbers`" in found.stderr
-    assert summarise(page).returncode == 0
-    assert page.read_text() == original
+    assert all(f"{page} is out of date; run `make numbers`" in found.stderr for page in pages.values())
+    assert summarise(*pages.values()).returncode == 0
+    assert all(page.read_text() == original.read_text() for original, page in pages.items())

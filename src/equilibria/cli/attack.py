@@ -10,7 +10,7 @@ from rich.table import Table
 
 from equilibria.cli.failures import UsageError
 from equilibria.cli.flags import make_console
-from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
+from equilibria.cli.options import MeasuringFlags, choose_point, sample_at, use_threads
 from equilibria.cli.progress_bar import MeasuringBar
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import Attack, alignment_score, attack
@@ -52,6 +52,8 @@ class AttackCommand(MeasuringFlags):
     """Seed of the initial states of the searches."""
 
     def run(self) -> int:
+        self.require_at_least(steps=0, guesses=1, updates=0, through=0)
+        self.require_positive("radius")
         use_threads(self.threads)
         run = Run(self.run_folder)
         if self.examples < 2:
@@ -64,7 +66,7 @@ class AttackCommand(MeasuringFlags):
         if not steps:
             raise UsageError(f"the recipe has no number of steps for difficulty {difficulty}; pass --steps")
         task = run.recipe.task.held_out()
-        batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
+        batch = sample_at(task, self.examples, difficulty, SEED)
         result = self._attack_batch(run.model(), task, batch, run.recipe.evaluation.budget(steps))
         if self.json:
             print(to_json(result))

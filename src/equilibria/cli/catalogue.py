@@ -10,16 +10,15 @@ from equilibria.training.recipe import KINDS
 MINUTES = ("training_minutes", "measuring_minutes")
 
 
-def catalogue(recorded: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Rows by what they list. The minutes of recipes, which only trained nets can tell, are those in `recorded`."""
-    known = {row["name"]: row for row in recorded.get("recipes", ())}
+def catalogue(minutes: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Rows by what they list. `minutes` has the columns MINUTES of the recipes whose nets were timed, by recipe."""
     rows: dict[str, list[dict[str, Any]]] = {
         "recipes": [
             {
                 "name": name,
                 "id": recipe.id,
                 "steps": recipe.optim.steps,
-                **{column: known.get(name, {}).get(column) for column in MINUTES},
+                **{column: minutes.get(name, {}).get(column) for column in MINUTES},
                 "source": recipe.source,
             }
             for name, recipe in RECIPES.items()

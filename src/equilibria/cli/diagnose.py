@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from equilibria.cli.failures import UsageError
 from equilibria.cli.flags import Flag
 from equilibria.cli.objects import find_object
-from equilibria.cli.options import MeasuringFlags, choose_point, use_threads
+from equilibria.cli.options import MeasuringFlags, choose_point, sample_at, use_threads
 from equilibria.diagnostics import diagnose
 from equilibria.diagnostics.doctor._diagnose import FEWEST_STEPS, LOOKAHEAD
 from equilibria.tasks import Batch
@@ -50,6 +49,8 @@ class DiagnoseCommand(MeasuringFlags):
     """Also write an HTML page with figures to this file."""
 
     def run(self) -> int:
+        self.require_at_least(trained_steps=0, steps=0, restarts=1)
+        self.require_positive("seconds", finite=False)
         use_threads(self.threads)
         if self.html and self.html.is_dir():
             raise UsageError(f"--html {self.html} is a folder; pass a file, such as {self.html / 'report.html'}")
@@ -93,7 +94,7 @@ class DiagnoseCommand(MeasuringFlags):
         difficulty, steps = choose_point(run.recipe.evaluation, self.difficulty, self.steps)
         task = run.recipe.task.held_out()
         difficulty = task.train_difficulties[-1] if difficulty is None else difficulty
-        batch = task.sample(self.examples, difficulty, torch.Generator().manual_seed(SEED))
+        batch = sample_at(task, self.examples, difficulty, SEED)
 
         def score(prediction: Tensor, targets: Tensor) -> Tensor:
             return task.score(prediction, Batch(batch.x, targets, difficulty))  # a task may need the input

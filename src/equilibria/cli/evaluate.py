@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from equilibria.cli.failures import UsageError
 from equilibria.cli.flags import Flag, Folders, make_console
 from equilibria.cli.model_evaluation import ModelFlags
-from equilibria.cli.options import Points, as_points, expand_folders, use_threads
+from equilibria.cli.options import Points, as_points, check_points, expand_folders, use_threads
 from equilibria.cli.progress_bar import MeasuringBar, measurement_table
 from equilibria.io.files import jsonable
 from equilibria.training import Run
@@ -44,11 +44,13 @@ class Evaluate(ModelFlags):
             raise UsageError("--check repeats the recorded measurements; remove --at and --examples")
         if not self.runs:
             raise UsageError("pass at least one run folder; `equilibria list runs` shows them", "evaluate")
+        self.require_at_least(examples=0)
         use_threads(self.threads)
         console, results, failed = make_console(stderr=self.json), [], False
         for folder in expand_folders(self.runs):
             run = Run(folder)
             recipe, at, examples = run.recipe, as_points(self.at), self.examples or None
+            check_points(at, recipe.task)
             final = run.summary.get("final", "full") if self.check else "full"
             with MeasuringBar(make_console(stderr=True), f"measuring {folder}") as bar:
                 measured = measure_final(run.model(), recipe, examples=examples, at=at, final=final, on_progress=bar)

@@ -10,6 +10,8 @@ from equilibria.cli.flags import CommandFlags, Flag, Folders
 from equilibria.cli.options import SolverName
 from equilibria.plugins import load_plugins
 
+LAST_PORT = 65_535
+
 
 @dataclass(frozen=True)
 class Explore(CommandFlags):
@@ -47,6 +49,10 @@ class Explore(CommandFlags):
 
     def run(self) -> int:
         """Serve the page, or export it."""
+        self.require_at_least(port=0, steps=0)
+        self.require_positive("memory")
+        if self.port > LAST_PORT:
+            raise UsageError(f"--port must be at most {LAST_PORT}, got {self.port}")
         explorer = _explorer()
         load_plugins()
         roots = list(self.runs) or explorer.default_roots()
@@ -55,7 +61,10 @@ class Explore(CommandFlags):
         if self.export is not None:
             chosen = {name: getattr(self, name) for name in _EXPORT_ONLY}
             choice = explorer.ExportChoice(tasks=chosen.pop("task"), **chosen)
-            explorer.export(roots, self.export, choice)
+            try:
+                explorer.export(roots, self.export, choice)
+            except explorer.ImpossibleChoice as error:
+                raise UsageError(str(error)) from error
             print(f"The page is {self.export / 'index.html'}")
             return 0
         wrong = [name for name in _EXPORT_ONLY if getattr(self, name) != getattr(Explore, name)]

@@ -28,8 +28,8 @@ What = Literal["recipes", "runs", "plugins", Parts]
 class List(CommandFlags):
     """List recipes, runs, plugins, or the kinds of a part of a recipe.
 
-    The minutes of a recipe are those that its training and its full measurement took on one thread of the machine that
-    made the results of this project.
+    The minutes of a recipe are those that its training and its full measurement took on one thread, on the machines
+    that made the results of this project.
     """
 
     what: Annotated[tyro.conf.Positional[What], tyro.conf.arg(metavar="WHAT")] = "recipes"
@@ -73,11 +73,12 @@ class List(CommandFlags):
                 for group in GROUPS
                 for name, package in plugin_names(group).items()
             ]
+        known = json.loads(CATALOGUE.read_text())
         if imported_modules():  # what they registered is known only where everything is imported
             from equilibria.cli.catalogue import catalogue
 
-            return catalogue(json.loads(CATALOGUE.read_text()))[self.what]
-        rows = json.loads(CATALOGUE.read_text())[self.what]
+            return catalogue({row["name"]: row for row in known["recipes"]})[self.what]
+        rows = known[self.what]
         return rows + [_plugin_row(rows[0], name, package) for name, package in plugin_names(self.what).items()]
 
     def _runs(self) -> list[dict[str, Any]]:

@@ -10,8 +10,16 @@ import torch
 from rich.table import Table
 
 from equilibria.cli.failures import UsageError
-from equilibria.cli.flags import Folders, make_console
-from equilibria.cli.options import MeasuringFlags, Points, SolverName, as_points, expand_folders, use_threads
+from equilibria.cli.flags import Folders, make_console, value_of
+from equilibria.cli.options import (
+    MeasuringFlags,
+    Points,
+    SolverName,
+    as_points,
+    check_points,
+    expand_folders,
+    use_threads,
+)
 from equilibria.cli.progress_bar import MeasuringBar
 from equilibria.core.budget import Budget
 from equilibria.diagnostics import Alignment, Estimate, Noise, Restart, Swapped, ZeroState, alignment_score, bootstrap
@@ -79,8 +87,11 @@ class MeasureCommand(MeasuringFlags):
     def run(self) -> int:
         if not self.runs:
             raise UsageError("pass the folder of at least one run; `equilibria list runs` shows them")
-        bootstrap(torch.ones(1), level=self.level)  # raises early if the level is impossible
-        noise = [Noise(scale) for scale in self.noise]
+        with value_of("--level"):
+            bootstrap(torch.ones(1), level=self.level)
+        with value_of("--noise"):
+            noise = [Noise(scale) for scale in self.noise]
+        self.require_at_least(examples=0, tol=0)
         use_threads(self.threads)
         console, results = make_console(stderr=self.json), []
         for folder in expand_folders(self.runs):
@@ -101,6 +112,7 @@ class MeasureCommand(MeasuringFlags):
         at = as_points(self.at) or evaluation.at or [point[:2] for point in evaluation.finally_at]
         if not at:
             raise UsageError(f"the recipe of {folder} has no evaluation; pass --at DIFFICULTY STEPS")
+        check_points(as_points(self.at), task)
         examples = self.examples or evaluation.examples
         if not 1 <= self.restarts < examples:
             raise UsageError(

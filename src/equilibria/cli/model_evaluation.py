@@ -52,6 +52,7 @@ class ModelFlags(MeasuringFlags):
 
     def evaluate_model(self, name: str) -> int:
         """Evaluate the model `name`, module:object, on the data."""
+        self.require_at_least(steps=0, tol=0, unchanged=0, confident=0, rows=0, restarts=0)
         use_threads(self.threads)
         console = make_console(stderr=self.json)
         result = self._evaluate(_model(name), _data(self.data))

@@ -10,9 +10,11 @@ import torch
 import tyro
 
 from equilibria.cli.failures import UsageError
-from equilibria.cli.flags import CommandFlags, Flag
+from equilibria.cli.flags import CommandFlags, Flag, value_of
+from equilibria.core.budget import Budget
 from equilibria.plugins import load_plugins
 from equilibria.solvers import SOLVERS
+from equilibria.tasks import Batch, Task
 from equilibria.training import Evaluation, find_runs
 from equilibria.training.measurement import Final
 from equilibria.training.trackers import TRACKERS
@@ -58,6 +60,21 @@ def expand_folders(folders: Iterable[Path]) -> list[Path]:
 def as_points(at: Iterable[tuple[float, int]]) -> list[tuple[Any, int]]:
     """Pairs of a difficulty and a number of steps. Whole difficulties become `int`, the type that tasks use."""
     return [(int(difficulty) if difficulty.is_integer() else difficulty, steps) for difficulty, steps in at]
+
+
+def check_points(at: Iterable[tuple[Any, int]], task: Task) -> None:
+    """Raise `UsageError` unless the values of --at are difficulties of the task and numbers of steps."""
+    for difficulty, steps in at:
+        with value_of("--at"):
+            task.check(1, difficulty)
+            Budget(steps)
+
+
+def sample_at(task: Task, examples: int, difficulty: Any, seed: int) -> Batch:
+    """Instances of a difficulty that may come from --difficulty."""
+    with value_of("--difficulty"):
+        task.check(1, difficulty)
+    return task.sample(examples, difficulty, torch.Generator().manual_seed(seed))
 
 
 def choose_point(evaluation: Evaluation, difficulty: float | None, steps: int) -> tuple[Any, int]:

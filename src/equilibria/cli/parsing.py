@@ -28,6 +28,8 @@ def parse(kind: Any, arguments: Sequence[str], name: str, default: Any = tyro.MI
             print("\n".join(map(_wrapped, output.getvalue().splitlines())))
             raise
         raise UsageError(_in_one_line(errors.getvalue() + output.getvalue()), name) from None
+    except ValueError as error:  # of a dataclass that the flags describe
+        raise UsageError(str(error), name) from error
     if unknown:
         raise UsageError(_unknown(unknown[0], kind, name, default), name)
     return command

@@ -30,6 +30,7 @@ class Quickstart(CommandFlags):
     """Seed of the weights and the data."""
 
     def run(self) -> int:
+        self.require_at_least(seed=0)
         recipe = replace(RECIPES["prefix_sum/quick"], seed=self.seed)
         console = make_console()
         console.print(

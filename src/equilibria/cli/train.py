@@ -80,6 +80,7 @@ class Train(TrainFlags):
 
     def run(self) -> int:
         """Train, and show the summary of the run."""
+        self.require_at_least(save_every=0)
         use_threads(self.threads)
         console = make_console(stderr=self.json)
         team = Team.join()

@@ -42,6 +42,10 @@ class ExportChoice:
     steps: int = 0  # defaults to those of the nets' evaluation
 
 
+class ImpossibleChoice(ValueError):
+    """There is nothing to record for a choice, or a value of it is not allowed."""
+
+
 def export(
     roots: Sequence[Path], folder: Path, choice: ExportChoice, *, on_progress: Callable[[str], None] = print
 ) -> None:
@@ -55,7 +59,7 @@ def export(
         for request in requests:
             parse_request(request, catalogue)  # raises before any work is done
     except Refused as refused:
-        raise ValueError(refused.reason) from refused
+        raise ImpossibleChoice(refused.reason) from refused
     cache = SolveCache()
     (folder / "data").mkdir(parents=True)
     recordings = []

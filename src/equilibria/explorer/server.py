@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -63,7 +65,7 @@ def serve(
     memory: float = DEFAULT_LIMIT,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until interrupted, with a limit of `memory` GB.
+    """Serve until interrupted, with a limit of `memory` GB. Ctrl-C raises `KeyboardInterrupt`.
 
     `on_ready` is called with the address once the page can be loaded.
     """
@@ -84,8 +86,11 @@ def serve(
     )
     if on_ready is not None:
         on_ready(f"http://{name}:{sock.getsockname()[1]}/")
+    server = _Server(config, explorer)
     with sock:
-        _Server(config, explorer).run(sockets=[sock])
+        server.run(sockets=[sock])
+    if server.interrupted:
+        raise KeyboardInterrupt
 
 
 class Explorer:
@@ -246,6 +251,13 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, explorer: Explorer) -> None:
         super().__init__(config)
         self._explorer = explorer
+        self.interrupted = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # uvicorn leaves it to the handler that was there before to raise. A job that a script starts in the background
+        # inherits one that ignores the signal.
+        self.interrupted = self.interrupted or sig == signal.SIGINT
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._explorer.jobs.close)
