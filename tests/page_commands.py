@@ -76,6 +76,8 @@ def main() -> None:
     """Run the commands of standard input."""
     os.chdir(sys.argv[1])
     os.environ.update(MPLBACKEND="agg", BROWSER="true")  # `true` stands for a browser, which explore opens
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and messages would wrap
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell inherit that it is ignored
     import equilibria.cli.options
     import equilibria.diagnostics
     import equilibria.explorer
