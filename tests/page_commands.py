@@ -1,7 +1,7 @@
 """Run commands of pages as a reader would: python tests/page_commands.py FOLDER < commands, one per line.
 
 Each command runs in FOLDER, in a process of its own that is forked after the imports, which take longer than most
-commands. A command that serves or trains is interrupted with Ctrl-C when it has begun. Prints one line of JSON per
+commands. A command that serves is interrupted with Ctrl-C when its page answers. Prints one line of JSON per
 command, with its exit code and output.
 """
 
@@ -21,20 +21,16 @@ MOST_SECONDS = 240.0  # of one command, on a busy machine
 
 
 def is_endless(words: list[str]) -> bool:
-    """Whether the command serves or trains, and is interrupted when it has begun."""
-    whole = {"train": "--help", "explore": "--export"}  # commands, and the flag with which they end by themselves
-    return words[0] in whole and whole[words[0]] not in words
+    """Whether the command serves, and is interrupted when its page answers."""
+    return words[0] == "explore" and "--export" not in words
 
 
-def has_begun(words: list[str], output: Path) -> bool:
-    """Whether the page of `explore` answers, or `train` has made its first steps."""
-    if words[0] == "explore":
-        if found := ADDRESS.search(output.read_text()):
-            with urllib.request.urlopen(f"{found[1]}api/nets", timeout=60) as answer:
-                return bool(json.load(answer))
-        return False
-    begun = output.stat().st_ctime
-    return any(path.stat().st_mtime > begun and path.stat().st_size for path in Path("runs").glob("*/metrics.jsonl"))
+def has_begun(output: Path) -> bool:
+    """Whether the page of `explore` answers."""
+    if found := ADDRESS.search(output.read_text()):
+        with urllib.request.urlopen(f"{found[1]}api/nets", timeout=60) as answer:
+            return bool(json.load(answer))
+    return False
 
 
 def run(words: list[str]) -> dict[str, object]:
@@ -47,7 +43,7 @@ def run(words: list[str]) -> dict[str, object]:
         _become(words, output)
     interrupted = False
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if is_endless(words) and not interrupted and has_begun(words, output):
+        if is_endless(words) and not interrupted and has_begun(output):
             os.kill(child, signal.SIGINT)
             interrupted = True
         if time.monotonic() - begin > MOST_SECONDS:

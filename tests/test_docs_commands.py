@@ -42,9 +42,9 @@ MY_PROJECT = """
 import torch
 from equilibria.diagnostics import from_function
 
-x = 0.1 + torch.rand(20, 3)
-model = from_function(lambda z, x: 0.5 * (z + x / z), init=torch.ones_like, readout=lambda z: z)
-loader = [(x[:10], x[:10].sqrt()), (x[10:], x[10:].sqrt())]
+x = torch.rand(20, 3)
+model = from_function(lambda z, x: 0.5 * (z + x), init=torch.zeros_like, readout=lambda z: z)  # the largest of x
+loader = [(x[:10], x[:10].argmax(1)), (x[10:], x[10:].argmax(1))]
 """
 BRIEF = "--optim.steps 2 --evaluation.at 16 4 --evaluation.finally-at 16 4 20 12 --final none"
 
@@ -62,7 +62,7 @@ RUN = [line for line in COMMANDS_OF_PAGES if line not in TOO_LONG]
 
 
 def is_training(line: str) -> bool:
-    return COMMANDS_OF_PAGES[line][0] == "train" and is_endless(COMMANDS_OF_PAGES[line])
+    return COMMANDS_OF_PAGES[line][0] == "train" and "--help" not in COMMANDS_OF_PAGES[line]
 
 
 @pytest.mark.parametrize("line", sorted(COMMANDS_OF_PAGES))
@@ -102,7 +102,7 @@ def folder(tmp_path) -> Path:
 
 
 def check(done: dict) -> None:
-    """A command ended as it should; one that trains or serves, by Ctrl-C after it had begun."""
+    """A command ended as it should; one that serves, by Ctrl-C after its page had answered."""
     endless = is_endless(shlex.split(done["command"])[1:])
     assert done["code"] == (130 if endless else 0), done
     assert done["interrupted"] == endless, done
@@ -110,14 +110,11 @@ def check(done: dict) -> None:
     assert "Traceback" not in done["output"], done
 
 
-def test_commands_that_train_begin_as_written(folder):
-    for done in run_in(folder, [line for line in RUN if is_training(line)]):
-        check(done)
-        assert re.search("stopped after step [1-9]", done["output"]), done
+def test_commands_run_as_written(folder):
+    """All but those that train, whose flags are read above.
 
-
-def test_other_commands_run_as_written(folder):
-    """A run that a page trains for minutes before it uses it comes from a few steps of the same command here."""
+    A run that a page trains for minutes before it uses it comes from a few steps of the same command here.
+    """
     (trained,) = (line for line in RUN if is_training(line) and "runs/reach" in line)
     command = f"{sys.executable} -m {trained} {BRIEF}"
     subprocess.run(shlex.split(command), cwd=folder, check=True, capture_output=True)

@@ -2,15 +2,11 @@
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from equilibria import cli as command_line
-from equilibria.cli.failures import UsageError
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = Path(__file__).parent / "page_blocks.py"
@@ -63,38 +59,6 @@ def test_a_block_that_fails_is_named(tmp_path):
     finished = subprocess.run([sys.executable, str(BLOCKS), str(page)], capture_output=True, text=True, cwd=ROOT)
     assert finished.returncode == 1
     assert f'{page}", line 7' in finished.stderr
-
-
-def commands(page: Path) -> list[str]:
-    """The `equilibria` commands in the blocks of a page, without comments; a line may continue after a backslash."""
-    blocks = re.findall(r"^ *```(?:bash|sh|console|)\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    words = [shlex.split(line, comments=True) for line in map(str.strip, lines) if "equilibria " in line]
-    found = []
-    for line in words:
-        line = line[line.index("equilibria") :] if "equilibria" in line else []
-        end = next((i for i, word in enumerate(line) if word in ("|", ">", "&&", ";")), len(line))
-        found += [shlex.join(line[:end])] if line else []
-    return found
-
-
-@pytest.mark.parametrize(("page", "command"), [(page.stem, one) for page in PAGES for one in commands(page)])
-def test_every_command_of_the_docs_can_be_read(page, command, monkeypatch):
-    """Its flags exist and its values have the right types. Names in <> and folders that a reader makes are examples."""
-    monkeypatch.chdir(ROOT)
-    name, *arguments = shlex.split(command)[1:]
-    if name.startswith("-"):
-        assert name in ("--help", "--version")
-        return
-    arguments = [one for one in arguments if one not in ("--import", "my_module", "my_task")]
-    if name == "train" and any("<" in one or one.startswith("runs/") or one.endswith(".json") for one in arguments):
-        arguments = ["prefix_sum/fast", *arguments[1:]]
-    command_line._parse(name, arguments)
-
-
-def test_a_wrong_command_in_the_docs_is_noticed():
-    with pytest.raises(UsageError, match="did you mean --check"):
-        command_line._parse("evaluate", ["results", "--chek"])
 
 
 def test_the_benchmark_runs(tmp_path):

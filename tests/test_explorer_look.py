@@ -140,8 +140,8 @@ def test_an_input_that_is_not_judged_has_no_colour_of_an_error(page, explorer):
     ],
 )
 def test_conditions_stop_a_solve_as_in_the_library(explorer, until, status):
-    """At the step that `solve(until=...)` finds."""
-    from equilibria import Budget, Picard, load, solve
+    """At the step that the model finds with the same condition."""
+    from equilibria import Budget, Picard, load
     from equilibria.explorer.requests import CONDITIONS, Input
     from equilibria.explorer.views import VIEWS
     from equilibria.tasks import PrefixSum
@@ -155,12 +155,8 @@ def test_conditions_stop_a_solve_as_in_the_library(explorer, until, status):
 
     model = load(RESULTS / net)
     x = VIEWS["prefix_sum"].instance(PrefixSum(), Input(16, seed=1)).batch.x
-    injection = model.inject(x)
     condition = CONDITIONS[until["kind"]](**{name: value for name, value in until.items() if name != "kind"})
-    found = solve(
-        model.cell, model.init(*injection), injection, solver=Picard(), budget=Budget(200), until=condition, every=1,
-        readout=model.readout,
-    )  # fmt: skip
+    found = model.equilibrium(x, solver=Picard(), budget=Budget(200), until=condition, every=1)
     assert found.steps.item() == done["steps"]
 
 

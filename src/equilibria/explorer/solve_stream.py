@@ -183,7 +183,7 @@ class Problem:
             injection,
             solver=self.solver,
             budget=self.request.budget,
-            until=self.request.until,
+            until=self.model.condition_for(self.request.until),
             every=1,  # so that the page shows the first step at which it holds
             readout=self.model.readout,
             on_step=lambda _: self._checkpoint(),
