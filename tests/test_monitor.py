@@ -94,7 +94,7 @@ def test_two_processes():
     """Real DistributedDataParallel over gloo: the first process measures, and the weights stay equal."""
     script = textwrap.dedent(
         """
-        import sys, torch, torch.distributed as dist
+        import os, sys, torch, torch.distributed as dist
         sys.path.insert(0, "tests")
         from test_monitor import INPUTS, net, train
         from equilibria import TrainingMonitor
@@ -105,7 +105,8 @@ def test_two_processes():
         weights = torch.cat([one.flatten() for one in train(model, 4, monitor)])
         both = [torch.empty_like(weights) for _ in range(2)]
         dist.all_gather(both, weights)
-        print(dist.get_rank(), [step for step, _ in monitor.history], torch.equal(*both), flush=True)
+        found = f"{dist.get_rank()} {[step for step, _ in monitor.history]} {torch.equal(*both)}"
+        os.write(1, (found + os.linesep).encode())  # a line at once, so that those of two processes do not mix
         dist.barrier()
         dist.destroy_process_group()
         """
