@@ -116,7 +116,7 @@ RECIPES: dict[str, Recipe] = {
         replace(
             PREFIX_SUM,
             name="prefix_sum/quick",
-            optim=replace(PREFIX_SUM.optim, steps=500),
+            optim=replace(PREFIX_SUM.optim, steps=900),
             evaluation=Evaluation(at=((64, 100),), every=100, finally_at=((32, 50, 100, 50), (512, 350, 24, 12))),
             source="prefix_sum/fast, shorter: for the quickstart",
         ),
