@@ -107,6 +107,12 @@ def test_overrides_replace_a_part_before_they_set_its_fields():
         ({"evaluation.at": [[0, 5]]}, r"PrefixSum has no difficulty 0"),
         ({"evaluation.at": [[8, 0]]}, r"steps of an evaluation must be an integer >= 1"),
         ({"select": "best"}, r"select 'best' needs evaluations"),
+        ({"select": "alignment", "evaluation.at": [[64, 5]]}, r"needs evaluations at a difficulty of training"),
+        ({"select": "alignment", "evaluation.at": [[32, 5]]}, r"where AA counts; set evaluation.at"),
+        (
+            {"task": "edge_copy", "net": "graph", "select": "alignment", "evaluation.at": [[10, 5], [15, 5]]},
+            r"this task scores errors",
+        ),
         ({"evaluation.finally_at": [[8, 5, 0, 0]]}, r"examples of an evaluation must be an integer >= 1, got 0"),
         ({"evaluation.finally_at": [[8, 5, 5, 20]]}, r"20 of 5 examples cannot get an AA score"),
         ({"evaluation.tol": -1.0}, r"evaluation: tol must be >= 0"),

@@ -33,6 +33,7 @@ from equilibria.training import (
     measure,
     train,
 )
+from equilibria.training.measurement import Measurement, selection_score
 from equilibria.training.trainer import learning_rate
 
 SMALL = Recipe(
@@ -127,6 +128,29 @@ def test_the_best_weights_are_kept_and_of_equals_the_latest():
     last.keep_if_best(0.9)
     last.step()
     assert equal(weights(last.model()), weights(last.averaged))
+
+
+def measured(difficulty, score, alignment):
+    numbers = dict.fromkeys(Measurement.__dataclass_fields__, 0)
+    return Measurement(**numbers | {"difficulty": difficulty, "score": score, "alignment": alignment})
+
+
+@pytest.mark.parametrize(("select", "chosen"), [("best", 0), ("alignment", 1)])
+def test_weights_are_selected_by_labels_or_by_alignment_at_other_difficulties(select, chosen):
+    recipe = replace(SMALL, select=select, evaluation=Evaluation(at=((6, 4), (30, 8))))
+    candidates = [
+        [measured(6, 0.9, 0.1), measured(30, 0.8, 0.3)],  # right on harder strings, and path dependent
+        [measured(6, 0.9, 0.1), measured(30, 0.2, 0.9)],
+        [measured(6, 0.2, 0.9), measured(30, 0.2, 0.9)],  # unlearned
+        [measured(6, 0.9, 0.1), measured(30, 0.2, math.nan)],  # every restart diverges
+    ]
+    scores = [selection_score(one, recipe) for one in candidates]
+    assert scores.index(max(scores)) == chosen
+
+
+def test_selection_by_errors_prefers_small_ones():
+    recipe = replace(SMALL, task=EdgeCopy(), evaluation=Evaluation(at=((10, 4),)))
+    assert selection_score([measured(10, 0.1, 0.5)], recipe) > selection_score([measured(10, 0.2, 0.5)], recipe)
 
 
 def test_a_pool_is_all_there_is():

@@ -22,6 +22,7 @@ from equilibria.training import (
     Progressive,
     Projected,
     Recipe,
+    ScaledLoss,
     StateNoise,
     Trainer,
     Uniform,
@@ -137,6 +138,12 @@ class TestExtras:
         squared = now.batch.x.square().sum(1).mean()
         penalty = AlignmentPenalty().modify_loss(torch.tensor(0.0), now)
         assert penalty.item() == pytest.approx(squared.item(), rel=0.2)
+
+    def test_a_scaled_loss_is_a_multiple_and_a_factor_must_be_positive(self):
+        now = self.situation(torch.zeros(2, 2))
+        assert ScaledLoss(100.0).modify_loss(torch.tensor(0.014), now).item() == pytest.approx(1.4)
+        with pytest.raises(ValueError, match="factor must be > 0 and finite, got 0; it multiplies the loss"):
+            ScaledLoss(0)
 
     def test_jacobian_regularisation_estimates_the_frobenius_norm(self):
         W = torch.randn(6, 6, generator=rng())

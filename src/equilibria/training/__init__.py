@@ -6,7 +6,15 @@ from equilibria.training._table import table
 from equilibria.training._train import Interrupted, train
 from equilibria.training.depths import DEPTHS, Depth, Fixed, LogNormalPoisson, Uniform
 from equilibria.training.events import Began, Ended, Evaluated, Event, Measuring, Stepped, Warned
-from equilibria.training.extras import EXTRAS, AlignmentPenalty, Extra, JacobianRegularisation, Progressive, StateNoise
+from equilibria.training.extras import (
+    EXTRAS,
+    AlignmentPenalty,
+    Extra,
+    JacobianRegularisation,
+    Progressive,
+    ScaledLoss,
+    StateNoise,
+)
 from equilibria.training.machine import Machine
 from equilibria.training.measurement import Measurement, measure
 from equilibria.training.recipe import Evaluation, Optim, Pretraining, Recipe
@@ -44,6 +52,7 @@ __all__ = [
     "Projected",
     "Recipe",
     "Run",
+    "ScaledLoss",
     "Start",
     "StateNoise",
     "Stepped",

@@ -17,7 +17,7 @@ from equilibria.io.manifest import METRICS
 from equilibria.nets import count_parameters
 from equilibria.training.events import Began, Ended, Evaluated, Event, Measuring, OnProgress, Warned
 from equilibria.training.machine import Machine, Team
-from equilibria.training.measurement import Final, evaluate, measure_final, overall
+from equilibria.training.measurement import Final, evaluate, measure_final, selection_score
 from equilibria.training.recipe import Recipe
 from equilibria.training.runs import Run
 from equilibria.training.states import Saved
@@ -178,7 +178,7 @@ def _take_steps(
 def _evaluate(trainer: Trainer, metrics: Metrics, on_progress: OnProgress) -> None:
     recipe = trainer.recipe
     measurements = evaluate(trainer.averaged, recipe.task, recipe.evaluation)
-    trainer.keep_if_best(overall(measurements, recipe.task))
+    trainer.keep_if_best(selection_score(measurements, recipe))
     metrics.write(step=trainer.step_count, evaluation=jsonable(measurements))
     on_progress(Evaluated(trainer.step_count, measurements))
 

@@ -107,6 +107,20 @@ class Progressive(Extra):
 
 
 @dataclass(frozen=True)
+class ScaledLoss(Extra):
+    """factor x loss, for tasks whose loss is so small that Adam's epsilon or a weight decay outweighs it."""
+
+    factor: float = 100.0
+
+    def __post_init__(self) -> None:
+        require_scale(self.factor, "factor", "the loss")
+
+    def modify_loss(self, loss: Tensor, context: StepContext) -> Tensor:
+        del context
+        return self.factor * loss
+
+
+@dataclass(frozen=True)
 class JacobianRegularisation(Extra):
     """weight x |J^T e|^2 / n, e standard normal, J the cell's Jacobian at the last state (Bai et al. 2021).
 
@@ -181,6 +195,7 @@ class _NoisyCell(nn.Module):
 EXTRAS: dict[str, type[Extra]] = {
     "alignment_penalty": AlignmentPenalty,
     "progressive": Progressive,
+    "scaled_loss": ScaledLoss,
     "jacobian_regularisation": JacobianRegularisation,
     "state_noise": StateNoise,
 }

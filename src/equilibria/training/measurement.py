@@ -237,10 +237,20 @@ class _Rows:
             self._on_progress(min(1.0, self._done / self._total))
 
 
-def overall(measurements: list[Measurement], task: Task) -> float:
-    """Return the mean score, negated if lower is better, so that evaluations can be compared."""
-    mean = sum(one.score for one in measurements) / len(measurements)
-    return mean if task.higher_is_better else -mean
+def selection_score(measurements: list[Measurement], recipe: Recipe) -> float:
+    """Return the number by which `recipe.select` compares evaluations; higher is better.
+
+    It is the mean score, negated if lower is better. With `select="alignment"`, AA replaces the score at difficulties
+    that training does not use, so that labels of harder problems are not needed.
+    """
+    task = recipe.task
+
+    def number(one: Measurement) -> float:
+        if recipe.select == "alignment" and one.difficulty not in task.train_difficulties:
+            return -1.0 if math.isnan(one.alignment) else one.alignment
+        return one.score if task.higher_is_better else -one.score
+
+    return sum(map(number, measurements)) / len(measurements)
 
 
 def device_of(model: EquilibriumModel) -> torch.device:

@@ -42,6 +42,9 @@ KINDS: dict[type, Mapping[str, type]] = {
     Depth: DEPTHS,
     Extra: EXTRAS,
 }
+Select = Literal["last", "best", "alignment"]
+"""Which weights to keep: the last ones, those with the best mean score in the evaluations, or those with the best mean
+of the score at the difficulties of training and AA at all others, for which no labels are needed."""
 DESCRIPTIVE = ("name", "source")  # fields that do not change what a recipe produces
 
 
@@ -113,7 +116,7 @@ class Pretraining:
     """The first training steps, always unrolled and backpropagated.
 
     If `lr` is set, pretraining has its own schedule, and the rest of the training has another with the rate of
-    `optim`; otherwise one schedule spans both. `select="best"` ignores weights from pretraining.
+    `optim`; otherwise one schedule spans both. `select` never keeps weights of pretraining.
     """
 
     steps: int = 1000
@@ -144,7 +147,7 @@ class Recipe:
     optim: Optim = Optim()
     pool: int = 0  # number of training instances; 0 draws new instances at every step
     evaluation: Evaluation = Evaluation()
-    select: Literal["last", "best"] = "last"  # the weights to keep; best: highest mean score
+    select: Select = "last"  # the weights to keep
     seed: int = 0
     name: str = ""
     source: str = ""  # where its numbers come from
@@ -154,8 +157,10 @@ class Recipe:
         require_whole("seed", self.seed, least=0, why="it decides the weights and the data")
         if self.seed >= LARGEST_INTEGER:
             raise ValueError(f"seed must be smaller than {LARGEST_INTEGER}, got {self.seed}")
-        if self.select == "best" and not self.evaluation.at:
-            raise ValueError("select 'best' needs evaluations to compare; set evaluation.at or select 'last'")
+        if self.select != "last" and not self.evaluation.at:
+            raise ValueError(f"select {self.select!r} needs evaluations to compare; set evaluation.at or select 'last'")
+        if self.select == "alignment":
+            self._check_selection_by_alignment()
         if self.pretraining and self.pretraining.steps >= self.optim.steps:
             raise ValueError(
                 f"pretraining.steps = {self.pretraining.steps} must be below optim.steps = {self.optim.steps}"
@@ -171,6 +176,15 @@ class Recipe:
         held_out = self.task.held_out()
         for difficulty, *_ in (*self.evaluation.at, *self.evaluation.finally_at):
             held_out.check(1, difficulty)
+
+    def _check_selection_by_alignment(self) -> None:
+        if not self.task.higher_is_better:
+            raise ValueError("select 'alignment' adds AA to a share of correct answers; this task scores errors")
+        if len({difficulty in self.task.train_difficulties for difficulty, _ in self.evaluation.at}) < 2:
+            raise ValueError(
+                "select 'alignment' needs evaluations at a difficulty of training, where scores count, and at another, "
+                "where AA counts; set evaluation.at"
+            )
 
     @property
     def unrolled(self) -> bool:

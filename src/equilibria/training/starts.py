@@ -78,10 +78,10 @@ class Projected(Start):
             )
 
 
-def require_scale(scale: float) -> None:
-    """Raise unless `scale` can multiply noise."""
+def require_scale(scale: float, name: str = "scale", what: str = "the noise") -> None:
+    """Raise unless `scale` can multiply noise, or something else."""
     if not 0 < scale < math.inf:
-        raise ValueError(f"scale must be > 0 and finite, got {scale!r}; it multiplies the noise")
+        raise ValueError(f"{name} must be > 0 and finite, got {scale!r}; it multiplies {what}")
 
 
 def _uses_input(model: EquilibriumModel) -> bool:

@@ -121,11 +121,11 @@ class Trainer:
             self.net.cell = cell
 
     def keep_if_best(self, score: float) -> None:
-        """Keep the current weights unless earlier ones had a better score (for `select="best"`)."""
+        """Keep the current weights unless earlier ones had a better score, or the recipe selects the last ones."""
         first = self.recipe.pretraining
         if first and self.step_count <= first.steps:
             return
-        if self.recipe.select == "best" and score >= self._best_score:
+        if self.recipe.select != "last" and score >= self._best_score:
             self._best_score = score
             self._best = {name: value.clone() for name, value in self.averaged.state_dict().items()}
 
