@@ -11,12 +11,13 @@ from equilibria.reproduction import FIGURES
 LENGTHS = (16, 32, 64, 128, 256)
 
 
-def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.CONVERGED, count=12):
+def strings_of(alignment, right, last_step: float | None = 1e-3, status=Status.CONVERGED, count=12, category="mixed"):
     """Rows of single strings, a hundred under each net."""
     return [
         {
-            "category": "mixed",
+            "category": category,
             "net": f"net {i}",
+            "family": f"family {i}",
             "trained_at": 32,
             "difficulty": length,
             "budget": "large",
@@ -41,7 +42,7 @@ def test_whether_aa_separates_right_from_wrong_strings():
 def test_the_deepest_nets_are_reported_separately():
     """The nets with few steps, half of all, separate nothing."""
     deep = strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
-    shallow = [row | {"net": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
+    shallow = [row | {"family": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
     *pooled, _ = FIGURES["per_instance"].claims(deep)
     assert {claim.remark for claim in pooled} == {""}
     *pooled, _ = FIGURES["per_instance"].claims([*shallow, *deep])
@@ -66,9 +67,10 @@ def test_three_regimes():
     settled = strings_of([1.0] * 100, [True] * 100)
     cycling = strings_of([0.99] * 100, [True] * 100, 3.0, Status.CYCLING)
     diverged = strings_of([None] * 100, [False] * 100, None, Status.DIVERGED)
-    assert verdicts("convergence_vs_pi", [*settled, *cycling, *diverged]) == ["holds"] * 6
+    from_zero = strings_of([None] * 100, [False] * 100, None, Status.DIVERGED, category="unroll")
+    assert verdicts("convergence_vs_pi", [*settled, *cycling, *diverged, *from_zero]) == ["holds"] * 6
     wrong = strings_of([0.99] * 100, [False] * 100, 3.0, Status.CYCLING)
     assert verdicts("convergence_vs_pi", [*settled, *wrong, *diverged])[3] == "does not hold"
     assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["inconclusive"] * 4]
-    low = strings_of([0.2] * 100, [False] * 100, 3.0, Status.CYCLING)
+    low = strings_of([0.2] * 100, [False] * 100, 3.0, Status.CYCLING, category="unroll")
     assert verdicts("convergence_vs_pi", [*settled, *low])[-1] == "does not hold"

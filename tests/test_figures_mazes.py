@@ -1,5 +1,9 @@
 """The figures of mazes and of the smaller tasks: claims on rows whose truth is known, and the measures behind them."""
 
+from itertools import combinations
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from judging import verdicts
@@ -9,38 +13,91 @@ from equilibria.core.budget import Budget
 from equilibria.reproduction import FIGURES, SCALES, Category
 from equilibria.reproduction.engine.store import Block, add_net_columns
 from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
+from equilibria.reproduction.figures.study3_choosing_without_labels import expected_accuracy
+from equilibria.reproduction.maze_nets import MAZE_CATEGORIES, maze_recipe
 from equilibria.reproduction.measures.attacked import Stress
 from equilibria.reproduction.measures.common import best_steps, instances, split
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
-from equilibria.reproduction.nets import MAZE_CATEGORIES, maze_recipe
 from equilibria.tasks import PrefixSum
 
 SMOKE = SCALES["smoke"]
 
 
-def maze_rows(learned=1.0, **scores):
-    """A row per category and size; the score of categories that are not named is 0, except at the training size."""
+SEEDS = (0, 1, 2)
+
+
+def maze_rows(learned: Any = 1.0, **scores: Any):
+    """A row per category, seed and size; the score of categories that are not named is 0, except at the training size.
+
+    A score may be given for each seed.
+    """
     return [
         {
+            "net": f"{category}-{seed}",
+            "family": category,
             "category": category,
             "difficulty": size,
-            "score": scores.get(category, 0.0) if size > 9 else learned,
+            "score": of_seeds[seed] if size > 9 else learned,
             "examples": 200,
+            "alignment": 0.9,
+            "converged": 200,
+            "cycling": 0,
         }
         for category in MAZE_CATEGORIES
+        for of_seeds in [scores.get(category, 0.0)]
+        for of_seeds in [of_seeds if isinstance(of_seeds, tuple) else (of_seeds,) * len(SEEDS)]
+        for seed in SEEDS
         for size in (9, 13, 25, 31, 59)
     ]
 
 
+TIED = dict.fromkeys(("unroll_deep", "unroll_deep_weight_norm", "mixed_random_depth", "progressive", "implicit"), 0.9)
+
+
 def test_only_tied_and_injected_nets_generalise():
-    tied = {"settled": 0.9, "unroll_deep_weight_norm": 0.8, "implicit": 0.99, "progressive": 0.7}
     others = {"feedforward": 0.5, "feedforward_injected": 0.5, "no_injection": 0.5}
-    once = "inconclusive"  # the net with implicit gradients is a copy of the settled net
-    assert verdicts("ood_mazes", maze_rows(**tied)) == ["holds"] * 2 + [once] + ["holds"] * 4
-    assert verdicts("ood_mazes", maze_rows(**others)) == ["does not hold"] * 2 + [once] + ["does not hold"] * 4
-    assert verdicts("ood_mazes", maze_rows(learned=0.9, **tied)) == ["inconclusive"] * 7
-    assert "inconclusive" in verdicts("ood_mazes", maze_rows(**tied | {"settled": 0.5}))
+    assert verdicts("ood_mazes", maze_rows(**TIED)) == ["holds"] * 8
+    assert verdicts("ood_mazes", maze_rows(**others)) == ["does not hold"] * 8
+    assert verdicts("ood_mazes", maze_rows(learned=0.9, **TIED)) == ["inconclusive"] * 8
+
+
+def test_a_claim_about_maze_nets_holds_for_every_seed():
+    assert verdicts("ood_mazes", maze_rows(**TIED | {"unroll_deep": (0.9, 0.7, 0.6)}))[0] == "holds"
+    assert verdicts("ood_mazes", maze_rows(**TIED | {"unroll_deep": (1.0, 1.0, 0.5)}))[0] == "inconclusive"
+    assert verdicts("ood_mazes", maze_rows(**TIED | {"unroll_deep": (0.1, 0.2, 0.3)}))[0] == "does not hold"
+    rows = maze_rows(**TIED | {"unroll_deep": (0.9, 0.9, 0.0)})
+    unlearned = [row | {"score": 0.5} if row["net"] == "unroll_deep-2" else row for row in rows]
+    assert verdicts("ood_mazes", unlearned)[0] == "holds"  # a net that does not fit its training data does not count
+
+
+def test_a_net_chosen_by_alignment_is_compared_with_one_chosen_at_the_training_size():
+    def rows(alignment_of):
+        return [
+            row | {"alignment": alignment_of(seed, row["category"])}
+            for seed in SEEDS
+            for row in maze_rows(**{one: i / 20 for i, one in enumerate(MAZE_CATEGORIES)})
+            if row["net"].endswith(str(seed))
+        ]
+
+    def right(seed, category):
+        return MAZE_CATEGORIES.index(category) / 20
+
+    assert verdicts("choosing_without_labels", rows(right)) == ["holds"]  # as good as an oracle
+    assert verdicts("choosing_without_labels", rows(lambda seed, category: -right(seed, category))) == ["does not hold"]
+
+
+def test_the_expected_accuracy_of_a_choice_is_that_of_all_sets():
+    rng = np.random.default_rng(0)
+    rule, accuracy = rng.integers(0, 4, 7).astype(float), rng.random(7)  # with ties
+
+    def of(chosen):
+        best = [i for i in chosen if rule[i] == max(rule[j] for j in chosen)]
+        return np.mean([accuracy[i] for i in best])
+
+    for among in (1, 2, 3, 7):
+        every = np.mean([of(chosen) for chosen in combinations(range(7), among)])
+        assert expected_accuracy(rule, accuracy, among) == pytest.approx(every)
 
 
 def stress_rows(independent, dependent, examples=500):
@@ -90,12 +147,14 @@ def test_an_attack_has_to_be_worse_than_the_worst_first_guess():
     assert verdicts("stress_test", [row | guessed for row in stress_rows(1.0, 0.0)])[3::4] == ["does not hold"] * 2
 
 
-def convergence_rows(solved, alignment, residual):
-    return [
+def convergence_rows(solved, alignment, residual, learned=1.0, plain=0.5):
+    rows = [
         {
+            "net": f"{category}-{seed}",
             "category": category,
+            "solver": "broyden",
             "difficulty": size,
-            "score": solved,
+            "score": solved if size > 9 else learned,
             "examples": 100,
             "alignment": alignment,
             "alignment_each": [alignment] * 20,
@@ -103,14 +162,16 @@ def convergence_rows(solved, alignment, residual):
             "last_step_each": [residual] * 100,
         }
         for category in ("phantom", "implicit")
+        for seed in SEEDS
         for size in (9, 25)
     ]
+    return rows + [row | {"solver": "picard", "score": plain} for row in rows if row["difficulty"] == 25]
 
 
 def test_convergence_in_training_is_not_needed():
-    copy = ["inconclusive"] * 3  # the net with phantom gradients does not count a second time
-    assert verdicts("training_convergence", convergence_rows(1.0, 0.99, 5.0)) == [*copy, *["holds"] * 3]
-    assert verdicts("training_convergence", convergence_rows(0.2, 0.5, 0.0)) == [*copy, *["does not hold"] * 3]
+    assert verdicts("training_convergence", convergence_rows(1.0, 0.99, 5.0)) == ["holds"] * 7
+    assert verdicts("training_convergence", convergence_rows(0.2, 0.5, 0.0)) == ["does not hold"] * 7
+    assert verdicts("training_convergence", convergence_rows(1.0, 0.99, 5.0, learned=0.5)) == ["inconclusive"] * 7
 
 
 def solver_rows(score, moving, size, apart=0.1):
@@ -118,7 +179,7 @@ def solver_rows(score, moving, size, apart=0.1):
     row |= {"apart": apart, "picard_score": score, "measure": "TwoSolvers"}
     harder = [row | {"difficulty": harder, "run": 0} for harder in (13, 25)]
     of_one = [row | {"run": run} for run in range(10)] + harder
-    return [row | {"category": category} for category in ("settled", "unroll_deep") for row in of_one]
+    return [row | {"category": category} for category in ("mixed_random_depth", "unroll_deep") for row in of_one]
 
 
 def test_solvers_with_different_limits_and_the_same_answers():
@@ -134,7 +195,13 @@ def test_solvers_with_different_limits_and_the_same_answers():
 
 def test_whether_iteration_settles_is_judged_on_the_most_mazes():
     rows = solver_rows(1.0, 40, 0.01)
-    many = {"category": "settled", "measure": "Settling", "examples": 2500, "unsettled": 1, "cycle_sizes": [0.01]}
+    many = {
+        "category": "mixed_random_depth",
+        "measure": "Settling",
+        "examples": 2500,
+        "unsettled": 1,
+        "cycle_sizes": [0.01],
+    }
     found = verdicts("solver_residuals", [*rows, *(many | {"difficulty": size} for size in (13, 25))])
     assert found[2:5] == ["holds", "does not hold", "does not hold"]
     assert found[5:8] == ["holds", "inconclusive", "inconclusive"]
@@ -227,12 +294,12 @@ def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
 
 @pytest.fixture(scope="module")
 def untrained():
-    recipe = SMOKE.settled_mazes
+    recipe = maze_recipe(SMOKE, Category.MIXED_RANDOM_DEPTH)
     return recipe, recipe.build()
 
 
 def test_every_figure_of_mazes_draws_what_it_measures():
-    for name in ("stress_test", "training_convergence", "solver_residuals"):
+    for name in ("ood_mazes", "stress_test", "training_convergence", "solver_residuals", "choosing_without_labels"):
         figure, blocks = FIGURES[name], {}
         plan = figure.plan(SMOKE)
         for net, measure in plan:
@@ -261,7 +328,7 @@ def test_the_best_number_of_steps_is_the_best(untrained):
 
 
 def test_parts_of_a_batch_are_the_batch(untrained):
-    batch = instances(SMOKE.settled_mazes.task, 9, 7)
+    batch = instances(maze_recipe(SMOKE, Category.MIXED_RANDOM_DEPTH).task, 9, 7)
     parts = split(batch, 2, at_once=3)
     assert [len(part.x) for part in parts] == [3, 2, 2]
     assert torch.equal(torch.cat([part.x for part in parts]), batch.x)

@@ -13,7 +13,8 @@ from equilibria.reproduction import FIGURES, SCALES, Category
 from equilibria.reproduction.engine.run import measure_block
 from equilibria.reproduction.engine.store import add_net_columns
 from equilibria.reproduction.figures._prefix_sums import knowable, with_fits
-from equilibria.reproduction.nets import MAZE_CATEGORIES, WAYS, free_string_net, string_nets
+from equilibria.reproduction.maze_nets import MAZE_CATEGORIES
+from equilibria.reproduction.nets import WAYS, ForwardAndGradient, factorial_nets, free_string_net, string_nets
 from equilibria.training import train
 
 NAMES = (
@@ -26,6 +27,7 @@ NAMES = (
     "by_difficulty",
     "interventions_by_difficulty",
     "convergence_vs_pi",
+    "implicit_gradients",
 )
 LENGTHS = (16, 32, 64, 128, 256)
 STRING_CATEGORIES = (*WAYS, Category.MIXED, Category.RANDOM_DEPTH, Category.PENALTY, Category.LOCAL)
@@ -45,6 +47,7 @@ def nets(category, alignment, accuracy, count=12, **fields):
             "norm": "group",
             "rate": 1e-3 * i,
             "seed": 0,
+            "penalty": 0.1 * (12 - i) if category == "penalty" else 0.0,
             "net": f"{category} {i}",
             "fits": True,
             "task": "PrefixSum",
@@ -80,8 +83,8 @@ def test_interventions_that_do_what_they_are_meant_to():
         ]
 
     one_trend = "holds"
-    assert verdicts("interventions", rows(0.05, -0.3)) == ["holds"] * 6 + [one_trend] * 2
-    assert verdicts("interventions", rows(-0.05, 0.01)) == ["does not hold"] * 6 + [one_trend] * 2
+    assert verdicts("interventions", rows(0.05, -0.3)) == ["holds"] * 6 + [one_trend] * 3
+    assert verdicts("interventions", rows(-0.05, 0.01)) == ["does not hold"] * 6 + [one_trend] * 3
 
 
 def test_penalised_nets_off_the_line_are_reported():
@@ -274,6 +277,12 @@ def test_figures_share_their_nets_and_what_is_measured_of_them():
     scale = SCALES["laptop"]
     plans = {name: FIGURES[name].plan(scale) for name in NAMES}
     known = {net.id for net in string_nets(scale, *STRING_CATEGORIES)}
+    varied, of_the_paper = (
+        factorial_nets(scale),
+        (ForwardAndGradient.PLAIN_BACKPROP, ForwardAndGradient.ANDERSON_IMPLICIT),
+    )
+    assert {net.id for net in varied if net.category in of_the_paper} <= known
+    known |= {net.id for net in varied}
     asked = {step.net.id for plan in plans.values() for step in plan}
     assert asked - known == {free_string_net(scale).id}
 
@@ -309,3 +318,18 @@ def test_every_figure_measures_draws_and_judges(tmp_path):
         if points is not None:
             assert {point["net"] for point in points.points} <= set(runs)
             assert all(math.isfinite(point["x"]) and math.isfinite(point["y"]) for point in points.points)
+
+
+def factorial_rows(alignment_of):
+    """Six nets for every forward solver and gradient, with an AA score that depends only on these."""
+    return [
+        row | {"residual": 0.1, "aggregate": ""}
+        for cell in ForwardAndGradient
+        for row in nets(cell, lambda i, _, cell=cell: alignment_of(cell), rising, count=6)
+    ]
+
+
+def test_when_implicit_gradients_give_path_independence():
+    bad = {ForwardAndGradient.ANDERSON_IMPLICIT, ForwardAndGradient.ANDERSON_BACKPROP}
+    assert verdicts("implicit_gradients", factorial_rows(lambda cell: 0.5 if cell in bad else 0.99)) == ["holds"] * 4
+    assert verdicts("implicit_gradients", factorial_rows(lambda cell: 0.9)) == ["does not hold"] * 4

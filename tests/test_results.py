@@ -107,7 +107,8 @@ def test_attacks_break_the_path_dependent_nets_alone(task, difficulty):
 def test_results_hold_nothing_unfinished():
     files = [path for path in RESULTS.rglob("*") if path.is_file()]
     assert not [path for path in files if path.name.startswith("state-") or path.suffix == ".part"]
-    assert sum(path.stat().st_size for path in files) < 100e6
+    assert sum(path.stat().st_size for path in files if path.suffix == ".safetensors") < 100e6
+    assert sum(path.stat().st_size for path in files) < 125e6
     for path in RESULTS.rglob("recipe.json"):
         assert json.loads((path.parent / "summary.json").read_text())["measurements"]
 

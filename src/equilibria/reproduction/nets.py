@@ -1,4 +1,4 @@
-"""The nets of the paper. Figures that need the same net get the same recipe."""
+"""The nets of the paper, without those for mazes. Figures that need the same net get the same recipe."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -7,18 +7,17 @@ from typing import Literal
 
 from equilibria.core.budget import Budget
 from equilibria.core.loop import Solver
-from equilibria.gradients import Backprop, Gradient, Implicit, Phantom
+from equilibria.gradients import Backprop, Implicit
 from equilibria.nets import ConvNet, DenseNet, Feedforward, GraphNet
 from equilibria.reproduction.engine.figure import FigureNet
 from equilibria.reproduction.scales import PAPER, Factors, Scale
-from equilibria.solvers import Broyden
 from equilibria.training import Recipe
 from equilibria.training.depths import Fixed
-from equilibria.training.extras import AlignmentPenalty, Progressive
-from equilibria.training.recipe import Pretraining
-from equilibria.training.starts import Mixed, Projected, Start
+from equilibria.training.extras import AlignmentPenalty, JacobianRegularisation
+from equilibria.training.starts import Mixed, Projected
 
 SOLVER = PAPER.differentiated  # forward and backward
+RIDGE = 1e-4  # the stronger one of the factorial of implicit gradients
 IMPLICIT_GRADIENT = Implicit(solver=SOLVER, budget=Budget(10), scale=0.8)
 
 
@@ -28,6 +27,7 @@ class Category(StrEnum):
     # Three ways to solve and differentiate.
     UNROLL = "unroll"  # fixed point iteration, backpropagation
     SOLVER = "solver"  # Anderson, backpropagation
+    SOLVER_CONSTANT = "solver_constant_weights"  # the same, with the solver's weights as constants
     IMPLICIT = "implicit"  # Anderson, implicit gradients
     # Interventions on the unrolled prefix-sum nets.
     MIXED = "mixed"
@@ -35,8 +35,9 @@ class Category(StrEnum):
     PENALTY = "penalty"
     LOCAL = "mixed_local_norm"  # not in the paper: shallow nets that cannot see the whole string in one step
     LOCAL_PLAIN = "mixed_local_norm_plain_steps"  # the same nets, measured with fixed point iteration
-    # Maze nets.
-    SETTLED = "settled"  # the net that represents path independence
+    # Maze nets, besides those above.
+    MIXED_RANDOM_DEPTH = "mixed_random_depth"
+    TRUNCATED = "truncated"  # backpropagation through the second half of the steps
     SHALLOW = "unroll_shallow"
     SHALLOW_WEIGHT_NORM = "unroll_shallow_weight_norm"
     DEEP = "unroll_deep"
@@ -51,20 +52,22 @@ class Category(StrEnum):
     PATH_DEPENDENT = "path_dependent"
 
 
+class ForwardAndGradient(StrEnum):
+    """How a prefix-sum net of the factorial of implicit gradients solves, and how it differentiates."""
+
+    PLAIN_BACKPROP = "plain_backprop"
+    PLAIN_IMPLICIT = "plain_implicit"
+    PLAIN_REGULARISED = "plain_implicit_regularised"
+    ANDERSON_BACKPROP = "anderson_backprop"
+    ANDERSON_IMPLICIT = "anderson_implicit"
+    ANDERSON_REGULARISED = "anderson_implicit_regularised"
+    RIDGE_BACKPROP = "anderson_ridge_backprop"
+    RIDGE_IMPLICIT = "anderson_ridge_implicit"
+    RIDGE_REGULARISED = "anderson_ridge_implicit_regularised"
+
+
 WAYS = (Category.UNROLL, Category.SOLVER, Category.IMPLICIT)
-MAZE_CATEGORIES = (  # in the order in which figures show them
-    Category.SHALLOW,
-    Category.SHALLOW_WEIGHT_NORM,
-    Category.DEEP,
-    Category.DEEP_WEIGHT_NORM,
-    Category.IMPLICIT,
-    Category.PHANTOM,
-    Category.PROGRESSIVE,
-    Category.FEEDFORWARD,
-    Category.FEEDFORWARD_INJECTED,
-    Category.NO_INJECTION,
-    Category.SETTLED,
-)
+FURTHER_RATES = (Category.UNROLL, Category.MIXED, Category.IMPLICIT)  # prefix-sum nets that are trained at more rates
 
 
 def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> FigureNet:
@@ -81,6 +84,7 @@ def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> F
         weight_norm=isinstance(body, ConvNet | DenseNet) and body.weight_norm,
         norm=body.norm if isinstance(body, ConvNet | DenseNet | GraphNet) else "none",
         aggregate=body.aggregate if isinstance(body, GraphNet) else "",
+        penalty=next((extra.weight for extra in recipe.extras if isinstance(extra, AlignmentPenalty)), 0.0),
     )
     return replace(net, recipe=replace(recipe, name=f"{net.task}: {net.label}"))
 
@@ -102,12 +106,15 @@ def in_way(recipe: Recipe, way: Category, *, through: Solver) -> Recipe:
 
 
 def string_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
-    """Return the prefix-sum nets of some categories: every depth, with and without weight norm, at every rate."""
+    """Return the prefix-sum nets of some categories: every seed, depth and rate, with and without weight norm."""
     return [net for category in categories for net in _string_nets(scale, category)]
 
 
 def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
-    local, factors = category in (Category.LOCAL, Category.LOCAL_PLAIN), scale.string_factors
+    local, penalised = category in (Category.LOCAL, Category.LOCAL_PLAIN), category is Category.PENALTY
+    factors = scale.penalty_factors if penalised else scale.string_factors
+    if category in FURTHER_RATES:
+        factors = factors._replace(rates=(*factors.rates, *scale.further_rates))
     base = scale.free_strings if local else scale.strings
     body = base.net
     assert isinstance(body, ConvNet)
@@ -115,31 +122,71 @@ def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
         # The shallow nets with mixed starts, more training steps and another norm. Group norm averages over
         # positions, so that distant positions influence each other in one step.
         body = replace(body, norm="channel")
-        factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
+        factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1], seeds=(0,))
     nets = []
-    for (depth, random), weight_norm, rate in product(
-        zip(factors.depths, factors.random_depths, strict=True), (False, True), factors.rates
+    for seed, (depth, random), weight_norm, rate in product(
+        factors.seeds, zip(factors.depths, factors.random_depths, strict=True), (False, True), factors.rates
     ):
         recipe = replace(
             base,
             net=replace(body, weight_norm=weight_norm),
             depth=Fixed(depth),
             optim=replace(base.optim, lr=rate),
+            seed=seed,
         )
         if local or category is Category.MIXED:
             recipe = replace(recipe, start=Mixed())
         elif category is Category.RANDOM_DEPTH:
             recipe = replace(recipe, depth=random)
-        elif category is Category.PENALTY:
-            recipe = replace(recipe, extras=(AlignmentPenalty(normalise=True),))
-        else:
+        elif not penalised:
             recipe = in_way(recipe, category, through=scale.differentiated)
-        nets.append(figure_net(category, recipe, depth))
+        weights = scale.penalties if penalised else (0.0,)
+        nets += [figure_net(category, _penalised(recipe, weight), depth) for weight in weights]
     return nets
 
 
+def _penalised(recipe: Recipe, weight: float) -> Recipe:
+    return replace(recipe, extras=(AlignmentPenalty(weight, normalise=True),)) if weight else recipe
+
+
+def factorial_nets(scale: Scale) -> list[FigureNet]:
+    """Return deep prefix-sum nets with every forward solver and gradient, with and without weight norm, at some rates.
+
+    Those that the paper compares have the recipes of `string_nets`.
+    """
+    base, body, kind = scale.strings, scale.strings.net, ForwardAndGradient
+    assert isinstance(body, ConvNet)
+    ridge = replace(SOLVER, ridge=RIDGE)
+    regular = (JacobianRegularisation(1.0),)
+    cells = {
+        kind.PLAIN_BACKPROP: base,
+        kind.PLAIN_IMPLICIT: replace(base, gradient=IMPLICIT_GRADIENT),
+        kind.PLAIN_REGULARISED: replace(base, gradient=IMPLICIT_GRADIENT, extras=regular),
+        kind.ANDERSON_BACKPROP: replace(base, solver=scale.differentiated),
+        kind.ANDERSON_IMPLICIT: replace(base, solver=SOLVER, gradient=IMPLICIT_GRADIENT),
+        kind.ANDERSON_REGULARISED: replace(base, solver=SOLVER, gradient=IMPLICIT_GRADIENT, extras=regular),
+        kind.RIDGE_BACKPROP: replace(base, solver=replace(scale.differentiated, ridge=RIDGE)),
+        kind.RIDGE_IMPLICIT: replace(base, solver=ridge, gradient=IMPLICIT_GRADIENT),
+        kind.RIDGE_REGULARISED: replace(base, solver=ridge, gradient=IMPLICIT_GRADIENT, extras=regular),
+    }
+    depth = Fixed(max(scale.string_factors.depths))
+    return [
+        figure_net(
+            cell,
+            replace(
+                recipe,
+                net=replace(body, weight_norm=weight_norm),
+                depth=depth,
+                optim=replace(recipe.optim, lr=rate),
+            ),
+        )
+        for cell, recipe in cells.items()
+        for weight_norm, rate in product((False, True), scale.factorial_rates)
+    ]
+
+
 def deepest(scale: Scale, category: Category) -> FigureNet:
-    """Return the deepest prefix-sum net of a category without weight norm, at the highest rate."""
+    """Return the deepest prefix-sum net of a category without weight norm, at the first rate of its scale."""
     return next(net for net in string_nets(scale, category) if net.depth == max(scale.string_factors.depths))
 
 
@@ -156,73 +203,24 @@ def free_string_net(scale: Scale) -> FigureNet:
     return figure_net(Category.NO_INJECTION, recipe)
 
 
-def maze_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
-    """Return the maze nets of some categories, one each."""
-    after = (Category.IMPLICIT, Category.PHANTOM)  # these repeat the training of the settled net
-    nets = [figure_net(category, maze_recipe(scale, category)) for category in categories]
-    return [replace(net, origin=scale.settled_mazes) if net.category in after else net for net in nets]
-
-
-def maze_recipe(scale: Scale, category: Category) -> Recipe:
-    """Return the recipe of the maze net of a category."""
-    base, body = scale.mazes, scale.mazes.net
-    assert isinstance(body, ConvNet)
-    free = replace(body, injection="none")
-    match category:
-        case Category.SETTLED:
-            return scale.settled_mazes
-        case Category.SHALLOW | Category.DEEP:
-            depth = scale.shallow if category is Category.SHALLOW else scale.deep
-            return replace(base, net=replace(body, weight_norm=False), depth=Fixed(depth))
-        case Category.SHALLOW_WEIGHT_NORM | Category.DEEP_WEIGHT_NORM:
-            depth = scale.shallow if category is Category.SHALLOW_WEIGHT_NORM else scale.deep
-            return replace(base, net=replace(body, weight_norm=True), depth=Fixed(depth))
-        case Category.PROGRESSIVE:
-            return replace(base, depth=Fixed(scale.deep), extras=(Progressive(),))
-        case Category.NO_INJECTION:
-            return replace(base, net=free, depth=Fixed(scale.deep), start=Projected())
-        case Category.FEEDFORWARD:
-            return _feedforward(base, free, scale.deep, Projected())
-        case Category.FEEDFORWARD_INJECTED:
-            return _feedforward(base, body, scale.deep, base.start)
-        case Category.IMPLICIT:
-            return _after_unrolling(scale, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
-        case Category.PHANTOM:
-            return _after_unrolling(scale, Phantom(steps=2, damping=0.75))
-    raise ValueError(f"there are no maze nets of category {category!r}; use one of {', '.join(MAZE_CATEGORIES)}")
-
-
-def _feedforward(recipe: Recipe, body: ConvNet, depth: int, start: Start) -> Recipe:
-    """Layers with separate weights. Together they are one step, also in evaluations."""
-    evaluation = replace(
-        recipe.evaluation,
-        at=tuple((difficulty, 1) for difficulty, _ in recipe.evaluation.at),
-        finally_at=tuple((difficulty, 1, *counts) for difficulty, _, *counts in recipe.evaluation.finally_at),
-    )
-    return replace(recipe, net=Feedforward(body, depth), depth=Fixed(1), start=start, evaluation=evaluation)
-
-
-def _after_unrolling(scale: Scale, gradient: Gradient) -> Recipe:
-    """Unroll first, like the settled net, and then train with Broyden's method and another gradient."""
-    base = scale.settled_mazes
-    assert isinstance(base.gradient, Backprop)
-    return replace(
-        base,
-        solver=Broyden(),
-        depth=Fixed(scale.implicit_depth),
-        gradient=gradient,
-        pretraining=Pretraining(base.optim.steps, base.depth, base.gradient.last, base.optim.lr),
-        optim=replace(base.optim, steps=base.optim.steps + scale.implicit_steps, lr=scale.implicit_rate),
-        evaluation=replace(base.evaluation, finally_at=base.evaluation.finally_at[:1]),
-    )
-
-
 def graph_nets(scale: Scale, *aggregates: Literal["add", "mean"]) -> list[FigureNet]:
     """Return graph nets whose nodes take sums over their edges, as GINE does, or means."""
     base, factors = scale.edges, {"add": scale.edge_factors, "mean": scale.mean_edge_factors}
     assert isinstance(base.net, GraphNet)
     recipes = {one: replace(base, net=replace(base.net, aggregate=one)) for one in aggregates}
     return [net for one, recipe in recipes.items() for net in dense_nets(scale, recipe, factors[one])]
+
+
+def inversion_nets(scale: Scale) -> list[FigureNet]:
+    """Return the matrix nets, whose backpropagation through Anderson steps differentiates the solver's weights or not.
+
+    At other tasks the scale decides which of the two is used. Here the choice decides what the figure shows.
+    """
+    base, factors = scale.inversion, scale.inversion_factors
+    whole, constant = (replace(scale.differentiated, constant_weights=one) for one in (False, True))
+    nets = dense_nets(replace(scale, differentiated=whole), base, factors)
+    others = dense_nets(replace(scale, differentiated=constant), base, factors)
+    return nets + [replace(net, category=Category.SOLVER_CONSTANT) for net in others if net.category is Category.SOLVER]
 
 
 def dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:

@@ -8,6 +8,7 @@ from equilibria.solvers import Anderson
 from equilibria.tasks import BlurryMNIST, EdgeCopy, MatrixInversion, Mazes, PrefixSum, Task
 from equilibria.training import RECIPES, Recipe
 from equilibria.training.depths import Depth, Fixed, Uniform
+from equilibria.training.extras import ScaledLoss
 from equilibria.training.recipe import Evaluation, Optim
 
 
@@ -28,8 +29,10 @@ class Trial(NamedTuple):
     mazes: Annotated[tuple[int, ...], "mazes of size 9x9, 13x13, 25x25, 31x31, 59x59"]
     maze_steps: Annotated[tuple[int, ...], "large step budget for each of these sizes"]
     aligned_mazes: Annotated[int, "mazes of each size with an AA score"]
+    broyden_aligned: Annotated[int, "mazes of each size with an AA score in Table 2"]
     restarts: Annotated[int, "restarts per AA score"]
-    attacked: Annotated[int, "examples in Table 1"]
+    attacked: Annotated[int, "strings in Table 1"]
+    attacked_mazes: Annotated[int, "mazes in Table 1"]
     attacked_steps: Annotated[int, "steps of the path-independent nets in Table 1"]
     updates: Annotated[int, "L-BFGS updates of an attack"]
     solver_examples: Annotated[int, "mazes in each run that compares solvers"]
@@ -47,12 +50,22 @@ class Scale:
     summary: str
     strings: Recipe  # unrolled from zero, backpropagated: the baseline of the prefix sums
     string_factors: Factors
+    further_rates: Annotated[tuple[float, ...], "further rates of prefix-sum nets: unroll, mixed and implicit"]
+    penalty_factors: Factors  # of the prefix-sum nets with a penalty, which are expensive
+    penalties: Annotated[tuple[float, ...], "weights of the alignment penalty"]
+    factorial_rates: tuple[float, ...]  # of the prefix-sum nets that vary how implicit gradients are used
     differentiated: Anderson  # the solver that nets backpropagate through
     free_strings: Recipe  # the base of the net without injection
     mazes: Recipe  # unrolled from zero, backpropagated: the base of the maze nets
-    settled_mazes: Recipe  # the most path-independent net
-    path_dependent_mazes: Recipe  # the least path-independent nets
-    path_dependent_strings: Recipe
+    maze_seeds: Annotated[tuple[int, ...], "seeds of each maze net"]
+    shown_seed: Annotated[int, "seed of the maze nets that are attacked and solved by two solvers"]
+    slow_updates: Annotated[
+        int, "updates of shallow and progressive nets and of those with weight norm, which learn more slowly"
+    ]
+    independent_updates: Annotated[int, "updates of nets from mixed starts at random depths"]
+    slowest_updates: Annotated[int, "updates of nets without injection, which learn most slowly"]
+    path_dependent_strings: Recipe  # the least path-independent net
+    unlearned_mazes: Recipe  # a net at the beginning of its training
     shallow: Annotated[int, "steps of the shallow nets"]
     deep: Annotated[int, "steps of the deep nets"]
     implicit_steps: Annotated[int, "updates with implicit or phantom gradients, after unrolled training"]
@@ -99,12 +112,20 @@ PAPER = Scale(
     summary="the settings of the paper: hours per net on a GPU",
     strings=_STRINGS,
     string_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+    further_rates=(),
+    penalty_factors=Factors(rates=(1e-3, 1e-4, 1e-5)),
+    penalties=(1.0,),
+    factorial_rates=(1e-3, 1e-4, 1e-5),
     differentiated=Anderson(memory=3),  # Appendix C
     free_strings=_STRINGS,
     mazes=_MAZES,
-    settled_mazes=_MAZES,
-    path_dependent_mazes=replace(_MAZES, name="mazes, path dependent", depth=Fixed(8)),
+    maze_seeds=(0, 1, 2),
+    shown_seed=0,
+    slow_updates=_MAZES.optim.steps,
+    independent_updates=_MAZES.optim.steps,
+    slowest_updates=_MAZES.optim.steps,
     path_dependent_strings=replace(_STRINGS, name="prefix sums, path dependent", depth=Fixed(15)),
+    unlearned_mazes=replace(_MAZES, optim=replace(_MAZES.optim, steps=100)),
     shallow=8,
     deep=32,
     implicit_steps=100_000,
@@ -125,8 +146,10 @@ PAPER = Scale(
         mazes=(500, 500, 500, 500, 500),
         maze_steps=(50, 100, 400, 600, 800),
         aligned_mazes=500,
+        broyden_aligned=500,
         restarts=10,
         attacked=500,
+        attacked_mazes=500,
         attacked_steps=500,
         updates=50,
         solver_examples=100,
@@ -145,6 +168,9 @@ def _shorter(recipe: Recipe, net: Net, optim: Optim, examples: int) -> Recipe:
     return replace(recipe, net=net, optim=optim, evaluation=evaluation)
 
 
+_FAST = RECIPES["mazes/fast"]
+_TRIAL = PAPER.trial._replace(strings=40, restarts=4, attacked_mazes=120, vectors=300)
+_COSINE = Optim(steps=2000, batch=50, lr=1e-3, schedule="cosine", warmup=50)
 _SHORT = Optim(steps=600, batch=64, lr=3e-3, schedule="steps")
 _SMALL_STRINGS = replace(
     _shorter(_STRINGS, ConvNet(width=32, injection="add", norm="group"), _SHORT, 200),
@@ -156,6 +182,10 @@ LAPTOP = replace(
     summary="small nets and short training, for two cores without a GPU",
     strings=_SMALL_STRINGS,
     string_factors=Factors(rates=(3e-3, 1e-3, 3e-4)),
+    further_rates=(4e-3, 2e-3),
+    penalty_factors=Factors(rates=(3e-3, 1e-3), depths=(6,), random_depths=(Uniform(3, 63),)),
+    penalties=(0.01, 0.03, 0.1),
+    factorial_rates=(3e-3, 2e-3, 1e-3),
     differentiated=Anderson(memory=3, constant_weights=True),  # otherwise string nets of 32 steps do not learn
     free_strings=replace(  # it does not learn with group norm in 900 steps at this rate
         _SMALL_STRINGS,
@@ -164,28 +194,35 @@ LAPTOP = replace(
     ),
     mazes=replace(
         _MAZES,
-        net=ConvNet(width=32, injection="concat", blocks=1, norm="channel", stride=2, padding="circular"),
+        net=ConvNet(width=32, injection="concat", blocks=2, norm="none", stride=2),
         depth=Fixed(24),
-        optim=Optim(steps=1200, batch=32, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
+        optim=replace(_COSINE, steps=800, averaging=0.99),
         pool=0,
-        evaluation=Evaluation(at=((9, 50), (13, 100)), every=300, examples=100, finally_at=((9, 50, 200, 0),)),
+        evaluation=Evaluation(at=((9, 50),), every=200, examples=100, finally_at=((9, 50, 200, 0),)),
         source="paper, Appendix C, with a small net at half the resolution and a short training",
     ),
-    settled_mazes=RECIPES["mazes/fast"],
-    path_dependent_mazes=RECIPES["mazes/path_dependent"],
+    maze_seeds=(0, 1),
+    shown_seed=1,  # the more path-independent of the two at 9x9, which needs no labels
+    slow_updates=1200,
+    independent_updates=2000,
+    slowest_updates=2400,
     path_dependent_strings=RECIPES["prefix_sum/path_dependent"],
+    unlearned_mazes=_shorter(replace(_FAST, select="last"), _FAST.net, replace(_FAST.optim, steps=150), 100),
     deep=24,
-    implicit_steps=200,
-    implicit_rate=3e-5,
+    implicit_steps=300,
+    implicit_rate=3e-4,
     digits=_shorter(PAPER.digits, DenseNet(width=128), replace(_SHORT, steps=2400, batch=128, lr=1e-3), 2000),
     digit_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
-    inversion=_shorter(PAPER.inversion, DenseNet(width=128), replace(_SHORT, steps=1200, lr=1e-3), 500),
-    inversion_factors=Factors(rates=(3e-3, 1e-3, 3e-4), depths=(8,)),
+    inversion=replace(
+        _shorter(PAPER.inversion, DenseNet(width=256), replace(_COSINE, batch=64, warmup=200), 500),
+        extras=(ScaledLoss(100.0),),  # the loss is about .014
+    ),
+    inversion_factors=Factors(rates=(3e-3, 2e-3, 1e-3, 3e-4), depths=(8,)),
     edges=_shorter(PAPER.edges, GraphNet(width=32, aggregate="add"), replace(_SHORT, steps=500, lr=1e-3), 500),
     # With sums, nets do not learn at 3.3e-4 in 500 steps: their errors are those of a constant, or they diverge.
     edge_factors=Factors(rates=(3e-3, 1e-3), depths=(8,), seeds=(0, 1)),
     mean_edge_factors=Factors(rates=(3e-3, 1e-3, 3.3e-4), depths=(8,), seeds=(0, 1)),
-    trial=PAPER.trial._replace(strings=40, mazes=(500, 500, 200, 40, 12), aligned_mazes=30, restarts=4, vectors=300),
+    trial=_TRIAL._replace(mazes=(200, 200, 200, 20, 8), aligned_mazes=30, broyden_aligned=60),
 )
 
 
@@ -199,22 +236,31 @@ def _tiny(recipe: Recipe, net: Net, depth: int = 0) -> Recipe:
 
 
 def _few(factors: Factors) -> Factors:
-    return Factors(factors.rates[:1], (2, 3)[: len(factors.depths)], (Uniform(1, 2), Uniform(2, 3)), (0,))
+    count = len(factors.depths)
+    return Factors(factors.rates[:1], (2, 3)[:count], (Uniform(1, 2), Uniform(2, 3))[:count], (0,))
 
 
 _TINY_STRING_NET = ConvNet(width=8, injection="add", norm="group", groups=2)
-_TINY_MAZE_NET = ConvNet(width=8, injection="concat", blocks=1, norm="channel", stride=2)
+_TINY_MAZE_NET = ConvNet(width=8, injection="concat", blocks=1, norm="none", stride=2)
 SMOKE = replace(
     LAPTOP,
     name="smoke",
     summary="everything once with untrained nets, in seconds, for tests",
     strings=_tiny(LAPTOP.strings, _TINY_STRING_NET),
     string_factors=_few(LAPTOP.string_factors),
+    further_rates=(),
+    penalty_factors=_few(LAPTOP.penalty_factors),
+    penalties=(0.1,),
+    factorial_rates=LAPTOP.factorial_rates[:1],
     free_strings=_tiny(LAPTOP.free_strings, _TINY_STRING_NET),
     mazes=_tiny(LAPTOP.mazes, _TINY_MAZE_NET),
-    settled_mazes=_tiny(LAPTOP.settled_mazes, _TINY_MAZE_NET, depth=3),
-    path_dependent_mazes=_tiny(LAPTOP.path_dependent_mazes, _TINY_MAZE_NET, depth=2),
+    maze_seeds=(0, 1),
+    shown_seed=0,
+    slow_updates=2,
+    independent_updates=2,
+    slowest_updates=2,
     path_dependent_strings=_tiny(LAPTOP.path_dependent_strings, _TINY_STRING_NET, depth=2),
+    unlearned_mazes=_tiny(LAPTOP.unlearned_mazes, _TINY_MAZE_NET, depth=2),
     shallow=2,
     deep=3,
     implicit_steps=1,
@@ -233,8 +279,10 @@ SMOKE = replace(
         mazes=(4, 4, 3, 2, 2),
         maze_steps=(4, 5, 6, 6, 6),
         aligned_mazes=3,
+        broyden_aligned=3,
         restarts=2,
         attacked=3,
+        attacked_mazes=3,
         attacked_steps=6,
         updates=2,
         solver_examples=8,

@@ -152,12 +152,17 @@ def rank_correlation(x: Sequence[float], y: Sequence[float], families: Sequence[
 
 
 def correlation_gain(
-    x: Sequence[float], y: Sequence[float], other_x: Sequence[float], other_y: Sequence[float]
+    x: Sequence[float],
+    y: Sequence[float],
+    other_x: Sequence[float],
+    other_y: Sequence[float],
+    families: Sequence[str] | None = None,
 ) -> Estimate:
     """Estimate the rank correlation of x and y minus that of other_x and other_y, over the same nets."""
     return resampled(
         lambda nets: _spearman(nets[..., :2]) - _spearman(nets[..., 2:]),
         list(zip(x, y, other_x, other_y, strict=True)),
+        families,
     )
 
 
@@ -170,6 +175,18 @@ def difference(higher: Sequence[float], lower: Sequence[float], families: Sequen
 def mean(numbers: Sequence[float], families: Sequence[str] | None = None) -> Estimate:
     """Estimate the mean over nets or examples."""
     return resampled(lambda units: units[..., 0].mean(-1), [[number] for number in numbers], families)
+
+
+def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
+    """Combine the estimates of nets that differ only in their seeds: their mean, and an interval that contains theirs.
+
+    Three seeds are too few to resample. With this interval, a claim holds only if it holds for the net of every seed.
+    """
+    if not estimates:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    values, lows, highs, counts = zip(*estimates, strict=True)
+    ends = (math.nan, math.nan) if np.isnan([*lows, *highs]).any() else (min(lows), max(highs))
+    return Estimate(float(np.mean(values)), *ends, sum(counts))
 
 
 def size_of(signed: Estimate) -> Estimate:

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from scipy.stats import norm
 
-from equilibria.io.plots import plot_style, series_colours, svg_text, themed_colours
+from equilibria.io.plots import plot_style, series_colours, svg_text
 from equilibria.reproduction.engine.rows import Row, values
 
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
@@ -39,12 +39,6 @@ def save(drawn: Drawing, stem: Path) -> None:
         stem.with_suffix(".svg").write_text(svg_text(drawn))
         FigureCanvasAgg(drawn)
         drawn.savefig(stem.with_suffix(".png"), dpi=110, metadata={"Software": None})
-
-
-def caption(drawn: Drawing, text: str) -> None:
-    """Write a sentence below a drawing: what the paper says about it."""
-    with plot_style():
-        drawn.supxlabel(text, fontsize=8, color=themed_colours()["soft"].light)
 
 
 def probit(shares: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ class FigureNet:
     weight_norm: bool = False
     norm: str = "none"
     aggregate: str = ""  # how nodes of graph nets combine their edges
-    origin: Recipe | None = None  # the net whose training the first part of this one repeats
+    penalty: float = 0.0  # the weight of the alignment penalty
 
     @property
     def id(self) -> str:
@@ -43,8 +43,8 @@ class FigureNet:
 
     @property
     def family(self) -> str:
-        """The id of the nets that are not independent of this one: its other seeds, and nets of the same origin."""
-        return replace(self.origin or self.recipe, seed=0).id
+        """The id of the nets that are not independent of this one: those that differ only in their seeds."""
+        return replace(self.recipe, seed=0).id
 
     @property
     def label(self) -> str:
@@ -55,6 +55,7 @@ class FigureNet:
             "weight norm" if self.weight_norm else "",
             f"{self.norm} norm" if self.norm != "none" else "no norm",
             AGGREGATES.get(self.aggregate, ""),
+            f"weight {self.penalty:g}" if self.penalty else "",
             f"rate {self.recipe.optim.lr:g}",
             f"seed {self.recipe.seed}" if self.recipe.seed else "",
         ]
@@ -74,6 +75,7 @@ class FigureNet:
             "weight_norm": self.weight_norm,
             "norm": self.norm,
             "aggregate": self.aggregate,
+            "penalty": self.penalty,
             "seed": self.recipe.seed,
             "trained_at": self.recipe.depth.most,
         }
@@ -166,6 +168,7 @@ class Figure(ABC):
     places: ClassVar[tuple[Place, ...]]
     title: ClassVar[str]
     setup: ClassVar[str]  # a sentence or two on what is done
+    caption: ClassVar[str] = ""  # what the drawing shows, and what the paper says about it
 
     @property
     def place(self) -> str:

@@ -21,6 +21,8 @@ from equilibria.reproduction.figures.figure4_correlation import Correlation
 from equilibria.reproduction.figures.figure5_per_instance import PerInstance
 from equilibria.reproduction.figures.figure5_solver_residuals import SolverResiduals
 from equilibria.reproduction.figures.study1_what_fools_aa import WhatFoolsAA
+from equilibria.reproduction.figures.study2_implicit_gradients import ImplicitGradients
+from equilibria.reproduction.figures.study3_choosing_without_labels import ChoosingWithoutLabels
 from equilibria.reproduction.figures.table1_stress_test import StressTest
 from equilibria.reproduction.figures.table2_training_convergence import TrainingConvergence
 
@@ -45,6 +47,8 @@ FIGURES: dict[str, Figure] = {
         Inversion(),
         EdgeCopying(),
         WhatFoolsAA(),
+        ImplicitGradients(),
+        ChoosingWithoutLabels(),
     )
 }
 

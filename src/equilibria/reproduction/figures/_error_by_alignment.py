@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, in_words, judge, rank_correlation
-from equilibria.reproduction.engine.drawing import COLOURS, caption, figure, probit_axis, scatter
+from equilibria.reproduction.engine.drawing import COLOURS, figure, probit_axis, scatter
 from equilibria.reproduction.engine.figure import Figure, FigureNet, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, group_by, select, values
 from equilibria.reproduction.figures._nets_as_points import as_points, averaged, families, fitting
@@ -27,6 +27,7 @@ INDEPENDENT, INFORMED = 0.9, 0.1  # AA above and centred AA below: one state for
 LABELS = {
     Category.UNROLL: "fixed point iteration",
     Category.SOLVER: "Anderson",
+    Category.SOLVER_CONSTANT: "Anderson, constant weights",
     Category.IMPLICIT: "Anderson, implicit gradients",
 }
 
@@ -39,6 +40,7 @@ class ErrorByAlignment(Figure):
     error: ClassVar[str]  # the label of the vertical axis
     lines: ClassVar[dict[str, float]] = {}  # published errors of other methods, at `harder`
     logarithmic: ClassVar[bool] = False  # whether errors have different orders of magnitude
+    caption = "Paper: nets that are not path independent err more on problems harder than in training."
     fits_below: ClassVar[float]  # share of the error of a constant answer below which a net fits its training data
 
     @abstractmethod
@@ -82,7 +84,6 @@ class ErrorByAlignment(Figure):
                 axis.set_yscale("log")
             axis.set_title("as in training" if not hard else "harder than in training")
         right.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
-        caption(drawn, "Paper: nets that are not path independent err more on problems harder than in training.")
         return drawn
 
     def groups(self, nets: Sequence[Row]) -> list[tuple[str, list[Row]]]:

@@ -14,7 +14,7 @@ def averaged(rows: Sequence[Row], *names: str) -> list[Row]:
     """Return one row per net, with means over difficulties."""
     means = []
     for _, group in group_by(rows, "net"):
-        kept = ("net", "family", "category", "label", "fits", "trained_at", *CONFIGURATION)
+        kept = ("net", "family", "category", "label", "fits", "trained_at", "penalty", *CONFIGURATION)
         facts = {name: group[0][name] for name in kept if name in group[0]}
         means.append(facts | {name: sum(values(group, name)) / len(group) for name in names if name in group[0]})
     return means
@@ -30,15 +30,18 @@ def families(nets: Sequence[Row]) -> list[str]:
     return [net.get("family", net["net"]) for net in nets]
 
 
-def paired(rows: Sequence[Row], category: Category, baseline: Category, name: str) -> tuple[list[float], list[float]]:
-    """Return one column of the nets of two categories, in pairs of the same configuration."""
+def paired(
+    rows: Sequence[Row], category: Category, baseline: Category, name: str
+) -> tuple[list[float], list[float], list[str]]:
+    """Return one column of the nets of two categories, in pairs of the same configuration, and the family of each."""
 
     def configuration(row: Row) -> tuple:
         return tuple(row.get(column) for column in CONFIGURATION)
 
     base = {configuration(row): row for row in select(rows, category=baseline)}
     pairs = [(row, base[configuration(row)]) for row in select(rows, category=category) if configuration(row) in base]
-    return values([row for row, _ in pairs], name), values([row for _, row in pairs], name)
+    first, second = ([pair[i] for pair in pairs] for i in (0, 1))
+    return values(first, name), values(second, name), families(first)
 
 
 def accuracy_rises(
@@ -82,7 +85,7 @@ def accuracy_rises(
         statement,
         correlation(known),
         above=above,
-        what="rank correlation {} over nets",
+        what="rank correlation {} over families of nets",
         paper=paper,
         remark=" ".join(filter(None, remarks)),
         **origin,

@@ -1,7 +1,7 @@
 """Parts that the prefix-sum figures share: how nets are measured, and averages over lengths."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Drawing
 from equilibria.reproduction.engine.drawing import figure, probit, probit_axis, scatter
 from equilibria.reproduction.engine.figure import Plan, PlannedMeasurement, plan_all
 from equilibria.reproduction.engine.rows import Row, select
-from equilibria.reproduction.figures._nets_as_points import averaged
+from equilibria.reproduction.figures._nets_as_points import averaged, families
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
@@ -20,6 +20,7 @@ LONGER = tuple(length for length in LENGTHS if length > TRAINED_ON)
 BUDGETS = ("large", "training")
 FITS = 0.95  # of the bits that a net can know at its training length and depth: from this on, it fits its training data
 LOOKS_BACK = 2  # positions per step, by two convolutions of width three; the encoder and the readout add one each
+SINGLE = (Category.MIXED, Category.UNROLL)  # nets whose single strings are kept
 AA_LIMITS = tuple(probit((0.0, 1.0)) * 1.1)  # limits of axes that are to be compared
 BIT_LIMITS = (probit([0.35])[0], AA_LIMITS[1])  # half of the bits are correct by chance
 
@@ -37,10 +38,9 @@ def as_trained(scale: Scale) -> Profile:
 
 
 def at_large_budget(scale: Scale, *categories: Category) -> Plan:
-    """Plan the large budget for nets of some categories, with single examples for nets from mixed starts."""
+    """Plan the large budget for nets of some categories, with single examples for those whose strings are analysed."""
     return [
-        PlannedMeasurement(net, large(scale, each=net.category is Category.MIXED))
-        for net in string_nets(scale, *categories)
+        PlannedMeasurement(net, large(scale, each=net.category in SINGLE)) for net in string_nets(scale, *categories)
     ]
 
 
@@ -94,9 +94,27 @@ def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing
     return drawn
 
 
-def both_budgets(rows: Sequence[Row], name: str, **columns: Any) -> tuple[list[float], list[float]]:
+class BothBudgets(NamedTuple):
+    """One number of every net with two budgets, and the family of each net."""
+
+    large: list[float]
+    training: list[float]
+    families: list[str]
+
+    def only(self, kept: Sequence[int]) -> "BothBudgets":
+        """Return the nets at these places."""
+        return BothBudgets(
+            [self.large[i] for i in kept], [self.training[i] for i in kept], [self.families[i] for i in kept]
+        )
+
+
+def both_budgets(rows: Sequence[Row], name: str, **columns: Any) -> BothBudgets:
     """Return one column of every net, averaged over lengths: with the large budget and with the training budget."""
     chosen = select(rows, **columns)
-    large, small = ({net["net"]: net[name] for net in averaged(select(chosen, budget=b), name)} for b in BUDGETS)
+    large, small = ({net["net"]: net for net in averaged(select(chosen, budget=b), name)} for b in BUDGETS)
     nets = [net for net in large if net in small]
-    return [large[net] for net in nets], [small[net] for net in nets]
+    return BothBudgets(
+        [large[net][name] for net in nets],
+        [small[net][name] for net in nets],
+        families([large[net] for net in nets]),
+    )

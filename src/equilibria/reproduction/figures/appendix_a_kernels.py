@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import STRONG, Claim
-from equilibria.reproduction.engine.drawing import caption, figure
+from equilibria.reproduction.engine.drawing import figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
 from equilibria.reproduction.engine.rows import Row, select
 from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged
@@ -36,6 +36,7 @@ class Kernels(Figure):
         "The prefix-sum nets and the budget of Figure 4. The similarity of the states from two starts is measured by "
         "three kernels of the distance at unit length, with eps 5000, and by the cosine."
     )
+    caption = "Paper: strongly correlated, regardless of how path independence is quantified."
 
     def plan(self, scale: Scale) -> Plan:
         return at_both_budgets(scale, *WAYS)
@@ -48,7 +49,6 @@ class Kernels(Figure):
             axis.set_title(label)
             axis.set_xlabel("agreement" if name in KERNELS else "AA score")
         axes[1, 1].legend(fontsize=6, loc="upper left")
-        caption(drawn, "Paper: strongly correlated, regardless of how path independence is quantified.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, correlation_gain, difference, judge, mean
-from equilibria.reproduction.engine.drawing import caption
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
 from equilibria.reproduction.engine.rows import Row, select
 from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, fitting
@@ -36,22 +35,20 @@ class ByDifficulty(Figure):
         "The prefix-sum nets of Figure 4 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps."
     )
+    caption = "Paper: the correlation is more apparent with a very large budget, and persists at all lengths."
 
     def plan(self, scale: Scale) -> Plan:
         return at_both_budgets(scale, *WAYS)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
-        drawn = grid_of_nets(rows, LABELS)
-        caption(drawn, "Paper: the correlation is more apparent with a very large budget, and persists at all lengths.")
-        return drawn
+        return grid_of_nets(rows, LABELS)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         every = with_fits(rows)
         rows = fitting(every)
-        (aligned, aligned_then), (right, right_then) = (
-            both_budgets(rows, name) for name in ("alignment", "partial_score")
-        )
-        kept = [i for i, score in enumerate(aligned) if score >= INDEPENDENT]
+        aligned, right = (both_budgets(rows, name) for name in ("alignment", "partial_score"))
+        strings = both_budgets(rows, "score", difficulty=LONGER)
+        kept = [i for i, score in enumerate(aligned.large) if score >= INDEPENDENT]
         return [
             *(
                 accuracy_rises(
@@ -66,7 +63,7 @@ class ByDifficulty(Figure):
             judge(
                 "correlation_is_clearer_at_large_budget",
                 "the correlation is clearer with the large budget than with the training budget",
-                correlation_gain(aligned, right, aligned_then, right_then),
+                correlation_gain(aligned.large, right.large, aligned.training, right.training, right.families),
                 above=0.0,
                 what="the rank correlation over nets, at all lengths together, grows by {}",
                 paper="more apparent",
@@ -74,15 +71,15 @@ class ByDifficulty(Figure):
             judge(
                 "poor_at_training_budget",
                 "with the training budget all nets do very poorly on strings longer than in training",
-                mean(both_budgets(rows, "score", difficulty=LONGER)[1]),
+                mean(strings.training, strings.families),
                 below=POOR,
-                what="{} of the strings are correct, on average over nets",
+                what="{} of the strings are correct, on average over families of nets",
                 paper="very poorly",
             ),
             judge(
                 "independent_nets_lose_nothing",
                 f"nets that are path independent (AA of at least {INDEPENDENT}) lose nothing with the large budget",
-                difference([right[i] for i in kept], [right_then[i] for i in kept]),
+                difference(*right.only(kept)),
                 above=-LOSS,
                 what="the share of correct bits changes by {}",
                 paper="that does not happen",

@@ -6,10 +6,9 @@ from dataclasses import replace
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge, mean
-from equilibria.reproduction.engine.drawing import caption
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, select, values
-from equilibria.reproduction.figures._nets_as_points import as_points, averaged
+from equilibria.reproduction.figures._nets_as_points import as_points, averaged, families
 from equilibria.reproduction.figures._prefix_sums import (
     LONGER,
     TRAINED_ON,
@@ -41,6 +40,7 @@ class InterventionsByDifficulty(Figure):
         "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth, and about the "
         "same nets with a norm at each position and longer training, which also take 512 plain steps."
     )
+    caption = "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64."
 
     def plan(self, scale: Scale) -> Plan:
         local = string_nets(scale, Category.LOCAL_PLAIN)
@@ -48,9 +48,7 @@ class InterventionsByDifficulty(Figure):
         return [*at_both_budgets(scale, *LABELS), *at_large_budget(scale, Category.LOCAL), *plain]
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
-        drawn = grid_of_nets(rows, SHOWN)
-        caption(drawn, "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64.")
-        return drawn
+        return grid_of_nets(rows, SHOWN)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         mixed = select(rows, category=Category.MIXED)
@@ -59,21 +57,22 @@ class InterventionsByDifficulty(Figure):
             judge(
                 f"shallow_{name}_grows",
                 f"shallow nets from mixed starts: {what} grows with the budget at {TRAINED_ON} bits",
-                difference(large, small),
+                difference(*both),
                 above=0.0,
-                what="it changes by {} on average over nets",
+                what="it changes by {} on average over families of nets",
                 paper="rises",
-                remark=f"From {_range(small)} to {_range(large)}.",
+                remark=f"From {_range(both.training)} to {_range(both.large)}.",
             )
             for name, what in (("alignment", "path independence"), ("partial_score", "the share of correct bits"))
-            for large, small in [both_budgets(nets, name, difficulty=TRAINED_ON)]
+            for both in [both_budgets(nets, name, difficulty=TRAINED_ON)]
         ]
+        aligned = both_budgets(nets, "alignment", difficulty=TRAINED_ON)
         before = judge(
             "shallow_alignment_not_high_before",
             f"with the training budget their AA scores are far from high at {TRAINED_ON} bits",
-            mean(both_budgets(nets, "alignment", difficulty=TRAINED_ON)[1]),
+            mean(aligned.training, aligned.families),
             below=NOT_HIGH,
-            what="AA is {} on average over nets",
+            what="AA is {} on average over families of nets",
             paper="far from high",
             added_late=True,
         )
@@ -115,13 +114,17 @@ def _right_bits(nets: Sequence[Row], length: int) -> list[float]:
     return values(averaged(select(nets, budget="large", difficulty=length), "partial_score"), "partial_score")
 
 
+def _families(nets: Sequence[Row]) -> list[str]:
+    return families(averaged(select(nets, budget="large", difficulty=TRAINED_ON), "partial_score"))
+
+
 def _perfect(nets: Sequence[Row], group: str, statement: str, source: Source = Source.PAPER) -> list[Claim]:
     """Whether more steps make nets accurate."""
     return [
         judge(
             f"{group}_nets_accurate_at_{length}",
             f"{statement} {word} at {length} bits",
-            mean(_right_bits(nets, length)),
+            mean(_right_bits(nets, length), _families(nets)),
             above=bound,
             what="{} of the bits are correct, on average over nets",
             paper=word if source is Source.PAPER else "",

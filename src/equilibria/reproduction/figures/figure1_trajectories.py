@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, in_words, judge, mean
-from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, caption, figure
+from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
 from equilibria.reproduction.engine.rows import Row, group_by, numbers, select
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON
@@ -30,11 +30,12 @@ class TrajectoryFigure(Figure):
     places = (Place(Part.FIGURE, 1),)
     title = "Paths of a path-independent net meet; paths of other nets do not"
     setup = (
-        "Prefix sums of 32 bits, nets of the largest depth without weight norm at the highest rate. Five states that "
+        "Prefix sums of 32 bits, nets of the largest depth without weight norm at one rate. Five states that "
         "were reached on five strings are the starts of 128 fixed point iterations on another string, drawn in two "
         "random directions. The distance between the five limits is measured on 30 strings, each with its own five "
         "other strings. A limit may be a cycle: the nearest states of two cycles count, whatever the phase."
     )
+    caption = "Open: starts; filled: ends. Paper: paths of path independent nets converge to the same state."
 
     def plan(self, scale: Scale) -> Plan:
         nets = [deepest(scale, Category.UNROLL), deepest(scale, Category.MIXED), free_string_net(scale)]
@@ -53,7 +54,6 @@ class TrajectoryFigure(Figure):
             axis.set_xticks([])
             axis.set_yticks([])
         axes[0].set_ylabel("two random directions")
-        caption(drawn, "Open: starts; filled: ends. Paper: paths of path independent nets converge to the same state.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:

@@ -6,11 +6,27 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, size_of
-from equilibria.reproduction.engine.drawing import caption, figure, least_squares, probit
+from equilibria.reproduction.engine.claims import (
+    Claim,
+    Source,
+    difference,
+    in_words,
+    judge,
+    mean,
+    rank_correlation,
+    size_of,
+)
+from equilibria.reproduction.engine.drawing import figure, least_squares, probit
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
-from equilibria.reproduction.engine.rows import Row, select, values
-from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, fitting, paired
+from equilibria.reproduction.engine.rows import Row, group_by, select, values
+from equilibria.reproduction.figures._nets_as_points import (
+    accuracy_rises,
+    as_points,
+    averaged,
+    families,
+    fitting,
+    paired,
+)
 from equilibria.reproduction.figures._prefix_sums import at_both_budgets, scatter_of_nets, with_fits
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
@@ -31,9 +47,10 @@ class Interventions(Figure):
     title = "Promoting path independence improves generalisation; penalising it harms generalisation"
     setup = (
         "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
-        "steps in place of 6, 32 to 64 in place of 32), and with a penalty on alignment; AA and the share of "
-        "correct bits, averaged over 16 to 256 bits, after 512 Anderson steps."
+        "steps in place of 6, 32 to 64 in place of 32), and, at one rate, with a penalty on alignment of three "
+        "weights; AA and the share of correct bits, averaged over 16 to 256 bits, after 512 Anderson steps."
     )
+    caption = "Paper: mixed starts and random depths raise both, the penalty lowers both along the same trend."
 
     def plan(self, scale: Scale) -> Plan:
         return at_both_budgets(scale, *LABELS)
@@ -43,9 +60,6 @@ class Interventions(Figure):
         scatter_of_nets(axis, self._nets(rows), LABELS)
         axis.legend(fontsize=7)
         axis.set_title("prefix sums, 16 to 256 bits")
-        caption(
-            drawn, "Paper: mixed starts and random depths raise both,\nthe penalty lowers both along the same trend."
-        )
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
@@ -59,6 +73,7 @@ class Interventions(Figure):
                 for name in MEASURED
             ),
             accuracy_rises("accuracy_rises_over_all", together, nets, paper="", source=Source.OURS),
+            _dose_response(nets),
             _on_the_line(nets),
         ]
 
@@ -87,7 +102,7 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
         change(nets),
         above=0.0 if raises else None,
         below=None if raises else 0.0,
-        what=f"{number} changes by {{}}, on average over pairs of nets",
+        what=f"{number} changes by {{}}, on average over families of pairs",
         paper="rises" if raises else "falls",
         remark=" ".join(
             [
@@ -97,6 +112,27 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
                 ),
                 *([f"Over all pairs, fitting or not: {in_words(change(every))}."] if len(nets) < len(every) else []),
             ]
+        ),
+    )
+
+
+def _dose_response(nets: Sequence[Row]) -> Claim:
+    """Whether a stronger penalty goes with less path independence, over penalised nets that fit."""
+    penalised = fitting(select(nets, category=Category.PENALTY))
+    weights, aligned = values(penalised, "penalty"), values(penalised, "alignment")
+    return judge(
+        "alignment_falls_with_penalty",
+        "the stronger the penalty, the less path independent the net",
+        rank_correlation(weights, aligned, families(penalised)),
+        below=0.0,
+        what="rank correlation {} between the weight of the penalty and AA, over nets that fit their training data",
+        source=Source.OURS,
+        added_late=True,
+        remark=" ".join(
+            f"Weight {weight:g}: AA {sum(values(group, 'alignment')) / len(group):.2f}, "
+            f"{sum(values(group, 'partial_score')) / len(group):.0%} of the bits, {len(fitting(group))} of "
+            f"{len(group)} nets fit."
+            for weight, group in group_by(select(nets, category=Category.PENALTY), "penalty")
         ),
     )
 
@@ -112,7 +148,7 @@ def _on_the_line(nets: Sequence[Row]) -> Claim:
     return judge(
         "penalty_on_the_trend_line",
         "the penalised nets lie on the baseline's trend line",
-        size_of(mean((up - slope * there - height).tolist())),
+        size_of(mean((up - slope * there - height).tolist(), families(fitting(penalised)))),
         below=OFF_THE_LINE,
         what="they are {} normal quantiles away from it on average",
         paper="the same trend line",

@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, area_over_nets, judge, mean
-from equilibria.reproduction.engine.drawing import RIGHT, WRONG, caption, figure, probit, probit_axis
+from equilibria.reproduction.engine.drawing import RIGHT, WRONG, figure, probit, probit_axis
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
@@ -38,6 +38,7 @@ class PerInstance(Figure):
         "AA score of each, and whether all its bits are correct. A string whose solves diverged counts as the "
         "least path independent. Only nets that fit their training data."
     )
+    caption = "Paper: per-instance path independence is highly correlated with correctness of predictions."
 
     def plan(self, scale: Scale) -> Plan:
         return at_both_budgets(scale, Category.MIXED)
@@ -60,7 +61,6 @@ class PerInstance(Figure):
             axis.tick_params(axis="x", labelsize=7)
             axis.legend(fontsize=7, loc="upper left")
         axes[0].set_ylabel("share of correct and of wrong strings")
-        caption(drawn, "Paper: per-instance path independence is highly correlated with correctness of predictions.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
@@ -72,7 +72,7 @@ class PerInstance(Figure):
                 f"AA distinguishes correct from wrong answers, {title}",
                 _area(rows, lengths),
                 above=USEFUL,
-                what="area under the ROC curve {} over nets",
+                what="area under the ROC curve {} over families of nets",
                 paper="highly correlated",
                 remark=of_other_nets(every, lambda rows, lengths=lengths: _area(rows, lengths)),
             )
@@ -114,5 +114,5 @@ def _areas_within(rows: Sequence[Row]) -> tuple[list[float], list[str]]:
 
 
 def _area(rows: Sequence[Row], lengths: tuple[int, ...]) -> Estimate:
-    nets = [solved_strings(net) for _, net in group_by(select(rows, difficulty=lengths), "net")]
+    nets = [solved_strings(net) for _, net in group_by(select(rows, difficulty=lengths), "family")]
     return area_over_nets([[(one.alignment, one.right) for one in net] for net in nets])

@@ -7,13 +7,14 @@ from matplotlib.figure import Figure as Drawing
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, share, size_of
-from equilibria.reproduction.engine.drawing import COLOURS, caption, figure
+from equilibria.reproduction.engine.drawing import COLOURS, figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
 from equilibria.reproduction.engine.rows import Row, group_by, numbers, select, values
+from equilibria.reproduction.maze_nets import INDEPENDENT_MAZES, shown_maze_net
 from equilibria.reproduction.measures.settling import Settling
 from equilibria.reproduction.measures.solver_distance import SolverDistance
 from equilibria.reproduction.measures.two_solvers import TwoSolvers
-from equilibria.reproduction.nets import Category, maze_nets
+from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
 SIZES = (9, 13, 25)
@@ -22,7 +23,7 @@ DIFFERENT = 1e-3  # of the state's norm: closer limits are the same
 CONSIDERABLE = 0.05  # share of mazes
 ALIKE = 0.01  # accuracies closer than this are the same
 TRACED = 5  # mazes of each size whose distances are drawn
-NETS = {Category.SETTLED: "path-independent net", Category.DEEP: "a deep unrolled net"}
+NETS = {INDEPENDENT_MAZES: "path-independent net", Category.DEEP: "a deep unrolled net"}
 NAMES = {"picard": "fixed point iteration", "broyden": "Broyden's method"}
 
 
@@ -38,6 +39,7 @@ class SolverResiduals(Figure):
         "single mazes of 9x9, 13x13 and 25x25. On the right, the distance between the states of the two solvers at "
         "every step, for five mazes of each size. Whether plain iteration settles is measured on more mazes."
     )
+    caption = "Dotted: Broyden's method. Paper: both converge to different limit cycles, and both are right."
 
     def plan(self, scale: Scale) -> Plan:
         trial = scale.trial
@@ -47,7 +49,7 @@ class SolverResiduals(Figure):
         settling = [
             Settling(size, count, trial.solver_steps) for size, count in zip(SIZES[1:], trial.settling, strict=True)
         ]
-        nets = maze_nets(scale, *NETS)
+        nets = [shown_maze_net(scale, category) for category in NETS]
         return [*plan_all(nets, runs, *harder, *apart), *plan_all(nets[:1], *settling)]
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
@@ -56,12 +58,11 @@ class SolverResiduals(Figure):
             _draw_net(row_of_axes, select(rows, category=category), label)
         for axis in axes[-1]:
             axis.set_xlabel("step")
-        caption(drawn, "Dotted: Broyden's method. Paper: both converge to different limit cycles, and both are right.")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         return [
-            *_of_the_paper(select(rows, category=Category.SETTLED)),
+            *_of_the_paper(select(rows, category=INDEPENDENT_MAZES)),
             _of_the_contrast(select(rows, category=Category.DEEP, measure=TwoSolvers.__name__)),
         ]
 

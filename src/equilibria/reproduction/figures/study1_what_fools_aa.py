@@ -15,8 +15,9 @@ from equilibria.reproduction.engine.figure import (
     TableFigure,
 )
 from equilibria.reproduction.engine.rows import Row, select
+from equilibria.reproduction.maze_nets import shown_maze_net
 from equilibria.reproduction.measures.agreement import FourAgreements
-from equilibria.reproduction.nets import Category, deepest, dense_nets, figure_net, maze_nets, string_nets
+from equilibria.reproduction.nets import Category, deepest, dense_nets, figure_net, inversion_nets, string_nets
 from equilibria.reproduction.scales import Scale
 
 EXAMPLES, RESTARTS, STEPS = 60, 4, 200
@@ -39,7 +40,7 @@ class Case(StrEnum):
 
     CONTROL = "control"
     ZERO = "zero_states"
-    CONSTANT = "constant_limit"
+    UNLEARNED = "unlearned"
     GROWTH = "divergence_along_one_direction"
     SHORT_CUT = "short_cut"
     CYCLES = "cycles"
@@ -56,7 +57,7 @@ class Story(NamedTuple):
 STORIES = {
     Case.CONTROL: Story("strings, mixed starts, 32 steps", "path independent and right", ""),
     Case.ZERO: Story("matrices, no norm", "every state is zero, and cos(0, 0) counts as 1", "states that are zero"),
-    Case.CONSTANT: Story("mazes, no injection", "one limit for every maze", "centred AA"),
+    Case.UNLEARNED: Story("mazes, 150 updates", "path independent, and solves no maze", "labels"),
     Case.GROWTH: Story("digits, no norm", "states grow along one direction for ever", "growth, distance, centred AA"),
     Case.SHORT_CUT: Story(
         "strings, mixed starts, 6 steps",
@@ -114,16 +115,16 @@ class WhatFoolsAA(TableFigure):
         return TableContent(header, cells)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        zero, constant, growth, short = (
-            _of(rows, case) for case in (Case.ZERO, Case.CONSTANT, Case.GROWTH, Case.SHORT_CUT)
+        zero, unlearned, growth, short = (
+            _of(rows, case) for case in (Case.ZERO, Case.UNLEARNED, Case.GROWTH, Case.SHORT_CUT)
         )
         return [
             _found("aa_misses_zero_states", "AA is high if all states are zero", zero, zero["zero"] > HIGH, "zero"),
             _found(
-                "aa_misses_constant_limits",
-                "AA is high if all inputs have the same limit, and centred AA is low",
-                constant,
-                _low(constant["centred"]),
+                "aa_misses_an_unlearned_net",
+                "AA and centred AA are high for a net that has learned nothing",
+                unlearned,
+                _above(unlearned["centred"], HIGH),
                 "centred",
             ),
             _found(
@@ -147,15 +148,15 @@ def _cases(scale: Scale) -> list[tuple[FigureNet, int | float]]:
     """The nets, by their case, with the difficulty at which each is measured."""
     shallow = min(scale.string_factors.depths)
     short = next(net for net in string_nets(scale, Category.MIXED) if net.depth == shallow)
-    zero = next(net for net in dense_nets(scale, scale.inversion, scale.inversion_factors) if net.norm == "none")
+    zero = next(net for net in inversion_nets(scale) if net.norm == "none")
     digits = [net for net in dense_nets(scale, scale.digits, scale.digit_factors) if net.norm == "none"]
     rates = scale.digit_factors.rates
     growth = next(net for net in digits if net.recipe.optim.lr == rates[min(1, len(rates) - 1)])
-    constant, cycles = maze_nets(scale, Category.NO_INJECTION, Category.DEEP)
+    cycles = shown_maze_net(scale, Category.DEEP)
     found = (
         (Case.CONTROL, deepest(scale, Category.MIXED), 64),
         (Case.ZERO, zero, 0.1),
-        (Case.CONSTANT, constant, 13),
+        (Case.UNLEARNED, figure_net(Case.UNLEARNED, scale.unlearned_mazes), 13),
         (Case.GROWTH, growth, 5.0),
         (Case.SHORT_CUT, short, 64),
         (Case.CYCLES, cycles, 13),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from equilibria.reproduction.engine.claims import Claim, difference, in_words, judge, mean, share
 from equilibria.reproduction.engine.figure import Part, Place, Plan, PlannedMeasurement, TableContent, TableFigure
 from equilibria.reproduction.engine.rows import Row, numbers, select
+from equilibria.reproduction.maze_nets import DEPENDENT_MAZES, INDEPENDENT_MAZES, shown_maze_net
 from equilibria.reproduction.measures.attacked import Stress
 from equilibria.reproduction.nets import Category, deepest, figure_net
 from equilibria.reproduction.scales import Scale
@@ -40,8 +41,8 @@ class StressTest(TableFigure):
 
     def plan(self, scale: Scale) -> Plan:
         nets = [
-            figure_net(PI, scale.settled_mazes),
-            figure_net(PD, scale.path_dependent_mazes),
+            figure_net(PI, shown_maze_net(scale, INDEPENDENT_MAZES).recipe),
+            figure_net(PD, shown_maze_net(scale, DEPENDENT_MAZES).recipe),
             figure_net(PI, deepest(scale, Category.UNROLL).recipe),
             figure_net(PD, scale.path_dependent_strings),
         ]
@@ -108,10 +109,11 @@ def _fall_of_alignment(task: str, kind: Category, row: Row) -> Claim:
 
 def _stress(scale: Scale, task: str, *, dependent: bool) -> Stress:
     trial = scale.trial
+    examples = trial.attacked_mazes if task == MAZES else trial.attacked
     return Stress(
         DIFFICULTY[task],
-        trial.attacked,
-        min(trial.restarts, trial.attacked - 1),
+        examples,
+        min(trial.restarts, examples - 1),
         trial.updates,
         GUESSES,
         THROUGH,
