@@ -186,6 +186,16 @@ class TestExtras:
         assert strengths.mean() == pytest.approx(0.3, rel=0.1)
         assert strengths.min() < 0.05
 
+    def test_a_share_of_the_examples_gets_noise(self):
+        noisy = StateNoise(0.6, calm=0, share=0.25).wrap_cell(nn.Identity(), 1, rng(0))(torch.zeros(400, 2000))
+        strengths = noisy.std(1)
+        assert (strengths > 0).float().mean() == pytest.approx(0.25, abs=0.08)
+        assert strengths[strengths > 0].mean() == pytest.approx(0.3, rel=0.1)
+        every = StateNoise(0.6, calm=0).wrap_cell(nn.Identity(), 1, rng(0))(torch.zeros(400, 2000))
+        assert (every.std(1) > 0).all()
+        with pytest.raises(ValueError, match="share"):
+            StateNoise(share=0.0)
+
     def test_noise_is_there_in_training_and_nowhere_else(self):
         recipe = Recipe(net=ConvNet(8), depth=Fixed(4), optim=Optim(steps=5, batch=2), extras=(StateNoise(),))
         noisy, plain = Trainer(recipe), Trainer(replace(recipe, extras=()))

@@ -1,6 +1,6 @@
 """Changes to a training step: to its loss or its cell. To add one, write an `Extra` and add a line to EXTRAS."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from equilibria.core._prepare import precompute_weights
 from equilibria.core.budget import Budget, require_share, require_whole
 from equilibria.core.loop import Solver
 from equilibria.gradients import Gradient
+from equilibria.io.describe import LATER
 from equilibria.model import EquilibriumModel, Output
 from equilibria.plugins import extensible
 from equilibria.tasks import Batch, Task
@@ -149,26 +150,29 @@ class StateNoise(Extra):
     """Add Gaussian noise to the state between steps, of a strength drawn from 0..scale for each example.
 
     What a net keeps in its state must then survive noise for any number of steps, so it cannot rely on problems being
-    small. The last `calm` steps add no noise, so that the answer can be right. It applies to unrolled solves only; if
-    only the pretraining unrolls, the rest of the training has no noise.
+    small. The last `calm` steps add no noise, so that the answer can be right. Each example gets noise with
+    probability `share`; without any noise-free examples, a net may need the noise to correct its state. It applies to
+    unrolled solves only; if only the pretraining unrolls, the rest of the training has no noise.
     """
 
     scale: float = 0.5
     calm: int = 2
+    share: float = field(default=1.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         require_scale(self.scale)
         require_whole("calm", self.calm, least=0, why="it is a number of steps")
+        require_share("share", self.share, "(0, 1]", "to disable it, remove the extra")
 
     def wrap_cell(self, cell: nn.Module, steps: int, rng: torch.Generator, team: Team = Team()) -> nn.Module:
-        return _NoisyCell(cell, _Noise(self.scale, steps - self.calm, rng, team))
+        return _NoisyCell(cell, _Noise(self, steps - self.calm, rng, team))
 
 
 class _Noise:
     """Adds noise to the next `steps` states; the strength of each example is drawn once."""
 
-    def __init__(self, scale: float, steps: int, rng: torch.Generator, team: Team) -> None:
-        self._scale, self._left, self._rng, self._team = scale, steps, rng, team
+    def __init__(self, extra: StateNoise, steps: int, rng: torch.Generator, team: Team) -> None:
+        self._extra, self._left, self._rng, self._team = extra, steps, rng, team
         self._strength: Tensor | None = None
 
     def __call__(self, z: Tensor) -> Tensor:
@@ -176,8 +180,10 @@ class _Noise:
             return z
         self._left -= 1
         if self._strength is None:
-            drawn = self._scale * self._team.share(torch.rand(self._team.size * len(z), generator=self._rng))
-            self._strength = drawn.view(-1, *(1 for _ in z.shape[1:])).to(z)
+            # Of a uniform number, the part below `share` gives the strength.
+            drawn = self._team.share(torch.rand(self._team.size * len(z), generator=self._rng)) / self._extra.share
+            strength = self._extra.scale * torch.where(drawn < 1, drawn, 0.0)  # (batch,)
+            self._strength = strength.view(-1, *(1 for _ in z.shape[1:])).to(z)
         return z + self._strength * self._team.noise_like(z, self._rng)
 
 
