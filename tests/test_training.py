@@ -148,6 +148,15 @@ def test_weights_are_selected_by_labels_or_by_alignment_at_other_difficulties(se
     assert scores.index(max(scores)) == chosen
 
 
+def test_tiny_differences_of_alignment_do_not_decide():
+    recipe = replace(SMALL, select="alignment", evaluation=Evaluation(at=((6, 4), (30, 8))))
+    one, other, less = (
+        selection_score([measured(6, 1.0, 1.0), measured(30, 0.0, alignment)], recipe)
+        for alignment in (0.99999999, 0.9999, 0.998)
+    )
+    assert one == other > less
+
+
 def test_selection_by_errors_prefers_small_ones():
     recipe = replace(SMALL, task=EdgeCopy(), evaluation=Evaluation(at=((10, 4),)))
     assert selection_score([measured(10, 0.1, 0.5)], recipe) > selection_score([measured(10, 0.2, 0.5)], recipe)

@@ -241,13 +241,14 @@ def selection_score(measurements: list[Measurement], recipe: Recipe) -> float:
     """Return the number by which `recipe.select` compares evaluations; higher is better.
 
     It is the mean score, negated if lower is better. With `select="alignment"`, AA replaces the score at difficulties
-    that training does not use, so that labels of harder problems are not needed.
+    that training does not use, so that labels of harder problems are not needed. It is rounded to three digits: smaller
+    differences are noise, and of equal evaluations the latest counts.
     """
     task = recipe.task
 
     def number(one: Measurement) -> float:
         if recipe.select == "alignment" and one.difficulty not in task.train_difficulties:
-            return -1.0 if math.isnan(one.alignment) else one.alignment
+            return -1.0 if math.isnan(one.alignment) else round(one.alignment, 3)
         return one.score if task.higher_is_better else -one.score
 
     return sum(map(number, measurements)) / len(measurements)
