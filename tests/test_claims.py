@@ -1,6 +1,7 @@
 """The statistics behind verdicts: known answers, honest intervals, and no verdict without evidence."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from equilibria.reproduction.engine.claims import (
     area_over_nets,
     correlation_gain,
     difference,
+    fall_of_share,
     judge,
     mean,
     rank_correlation,
@@ -24,6 +26,7 @@ from equilibria.reproduction.engine.claims import (
     share_over_nets,
     withheld,
 )
+from equilibria.reproduction.engine.drawing import APART, moved_apart
 
 
 def spearman(x, y) -> float:
@@ -170,3 +173,19 @@ def test_a_withheld_claim_is_inconclusive_and_says_why():
     assert kept_back.verdict == Verdict.OPEN
     assert kept_back.remark == "The net has learned nothing. Clearly."
     assert kept_back.value == claim.value
+
+
+def test_the_fall_of_a_share_has_the_interval_of_newcombe():
+    """His example: 56 of 70 against 48 of 80 (Statistics in Medicine 17, 1998, Table II, method 10)."""
+    found = fall_of_share(share(56, 70), share(48, 80))
+    assert found == pytest.approx((0.2, 0.0524, 0.3339, 150), abs=5e-5)
+    back = fall_of_share(share(48, 80), share(56, 70))
+    assert (back.value, back.low, back.high) == pytest.approx((-found.value, -found.high, -found.low))
+
+
+def test_coincident_points_are_drawn_side_by_side():
+    taken = Counter()
+    moved = moved_apart(np.array([3.0, 3.0, 1.0, 3.0, 3.0]), np.array([2.0, 2.0, 2.0, 2.0, 0.5]), taken)
+    np.testing.assert_allclose(moved, [3.0, 3.0 + APART, 1.0, 3.0 - APART, 3.0])
+    (again,) = moved_apart(np.array([3.0]), np.array([2.0]), taken)  # of another group
+    assert again == pytest.approx(3.0 + 2 * APART)

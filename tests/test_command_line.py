@@ -84,7 +84,7 @@ def test_the_summary_of_a_command_is_the_first_sentence_of_its_help(name, capsys
 def test_the_help_of_train_shows_the_defaults_of_the_recipe(capsys):
     assert main(["train", "mazes/fast", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "(default: 1600)" in shown  # optim.steps
+    assert "(default: 3200)" in shown  # optim.steps
     assert main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "--optim.steps" not in shown, "without a recipe there are no defaults to show"

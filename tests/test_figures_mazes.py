@@ -1,25 +1,17 @@
-"""The figures of mazes and of the smaller tasks: claims on rows whose truth is known, and the measures behind them."""
+"""The figures of mazes: claims on rows whose truth is known."""
 
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from judging import verdicts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from equilibria.core.budget import Budget
 from equilibria.reproduction import FIGURES, SCALES, Category
 from equilibria.reproduction.engine.store import Block, add_net_columns
-from equilibria.reproduction.figures._error_by_alignment import ErrorByAlignment
 from equilibria.reproduction.figures.study3_choosing_without_labels import expected_accuracy
-from equilibria.reproduction.maze_nets import MAZE_CATEGORIES, maze_recipe
-from equilibria.reproduction.measures.attacked import Stress
-from equilibria.reproduction.measures.common import best_steps, instances, split
-from equilibria.reproduction.measures.profile import Profile
-from equilibria.reproduction.measures.two_solvers import TwoSolvers
-from equilibria.tasks import PrefixSum
+from equilibria.reproduction.maze_nets import MAZE_CATEGORIES, TIED, maze_nets, maze_recipe
 
 SMOKE = SCALES["smoke"]
 
@@ -37,6 +29,7 @@ def maze_rows(learned: Any = 1.0, **scores: Any):
             "net": f"{category}-{seed}",
             "family": category,
             "category": category,
+            "seed": seed,
             "difficulty": size,
             "score": of_seeds[seed] if size > 9 else learned,
             "examples": 200,
@@ -52,23 +45,58 @@ def maze_rows(learned: Any = 1.0, **scores: Any):
     ]
 
 
-TIED = dict.fromkeys(("unroll_deep", "unroll_deep_weight_norm", "mixed_random_depth", "progressive", "implicit"), 0.9)
+KINDS = tuple(category.value for category in TIED)
+SOLVED = dict.fromkeys(KINDS, 0.9) | {"unroll_deep_group_norm": 0.7}
 
 
 def test_only_tied_and_injected_nets_generalise():
-    others = {"feedforward": 0.5, "feedforward_injected": 0.5, "no_injection": 0.5}
-    assert verdicts("ood_mazes", maze_rows(**TIED)) == ["holds"] * 8
-    assert verdicts("ood_mazes", maze_rows(**others)) == ["does not hold"] * 8
-    assert verdicts("ood_mazes", maze_rows(learned=0.9, **TIED)) == ["inconclusive"] * 8
+    others = {"feedforward": 0.5, "feedforward_injected": 0.5, "no_injection": 0.5, "unroll_deep_group_norm": 0.5}
+    assert verdicts("ood_mazes", maze_rows(**SOLVED)) == ["holds"] * 4
+    assert verdicts("ood_mazes", maze_rows(**others)) == ["does not hold"] * 4
+    assert verdicts("ood_mazes", maze_rows(learned=0.9, **SOLVED)) == ["inconclusive"] * 4
 
 
-def test_a_claim_about_maze_nets_holds_for_every_seed():
-    assert verdicts("ood_mazes", maze_rows(**TIED | {"unroll_deep": (0.9, 0.7, 0.6)}))[0] == "holds"
-    assert verdicts("ood_mazes", maze_rows(**TIED | {"unroll_deep": (1.0, 1.0, 0.5)}))[0] == "inconclusive"
-    assert verdicts("ood_mazes", maze_rows(**TIED | {"unroll_deep": (0.1, 0.2, 0.3)}))[0] == "does not hold"
-    rows = maze_rows(**TIED | {"unroll_deep": (0.9, 0.9, 0.0)})
-    unlearned = [row | {"score": 0.5} if row["net"] == "unroll_deep-2" else row for row in rows]
-    assert verdicts("ood_mazes", unlearned)[0] == "holds"  # a net that does not fit its training data does not count
+def test_families_of_nets_are_the_unit_of_generalisation_and_seeds_are_not():
+    mixed = {kind: 0.9 if i % 2 else 0.1 for i, kind in enumerate(KINDS)}
+    assert verdicts("ood_mazes", maze_rows(**mixed))[0] == "inconclusive"
+    few = [row for row in maze_rows(**SOLVED) if row["category"] in (*KINDS[:2], "feedforward")]
+    assert verdicts("ood_mazes", few)[0] == "inconclusive"  # six nets of two kinds
+
+
+def test_nets_that_repeat_the_training_of_others_are_of_their_family():
+    nets = maze_nets(SCALES["laptop"], *MAZE_CATEGORIES)
+    families = {category: {net.family for net in nets if net.category is category} for category in MAZE_CATEGORIES}
+    assert families[Category.IMPLICIT] == families[Category.PHANTOM] == families[Category.DEEP]
+    assert len(set.union(*families.values())) == len(MAZE_CATEGORIES) - 2
+
+
+def test_a_claim_about_other_maze_nets_holds_for_every_net():
+    def verdict(*scores):
+        return verdicts("ood_mazes", maze_rows(no_injection=scores))[2]
+
+    assert verdict(0.0, 0.0, 0.005) == "holds"
+    assert verdict(0.0, 0.0, 0.5) == "inconclusive"
+    assert verdict(0.2, 0.3, 0.5) == "does not hold"
+    rows = maze_rows(no_injection=(0.0, 0.0, 0.5))
+    unlearned = [row | {"score": 0.5} if row["net"] == "no_injection-2" else row for row in rows]
+    assert verdicts("ood_mazes", unlearned)[2] == "holds"  # a net that does not fit its training data does not count
+
+
+def test_group_norm_is_compared_within_seeds():
+    def verdict(plain, normed):
+        return verdicts("ood_mazes", maze_rows(unroll_deep=plain, unroll_deep_group_norm=normed))[3]
+
+    assert verdict((0.3, 0.6, 0.9), (0.1, 0.4, 0.7)) == "holds"
+    assert verdict((0.3, 0.6, 0.9), (0.5, 0.8, 1.0)) == "does not hold"
+    assert verdict((0.3, 0.6, 0.9), (0.1, 0.4, 0.95)) == "inconclusive"
+
+
+def test_without_a_pair_of_fitting_nets_group_norm_is_not_judged():
+    rows = maze_rows(unroll_deep=0.9)
+    unlearned = [row | {"score": 0.5} if row["category"] == "unroll_deep_group_norm" else row for row in rows]
+    claim = FIGURES["ood_mazes"].claims(unlearned)[3]
+    assert str(claim.verdict) == "inconclusive"
+    assert claim.remark == "There is no seed with which both nets fit their training data."
 
 
 def test_a_net_chosen_by_alignment_is_compared_with_one_chosen_at_the_training_size():
@@ -207,97 +235,6 @@ def test_whether_iteration_settles_is_judged_on_the_most_mazes():
     assert found[5:8] == ["holds", "inconclusive", "inconclusive"]
 
 
-@pytest.mark.parametrize("name", ["blurry_mnist", "matrix_inversion", "edge_copy"])
-def test_error_falls_with_alignment(name):
-    figure = FIGURES[name]
-    assert isinstance(figure, ErrorByAlignment)
-
-    learned = 1.0 if name == "blurry_mnist" else 0.0
-
-    def rows(sign, training=learned):
-        return [
-            {
-                "category": ("unroll", "solver", "implicit")[i % 3],
-                "label": f"net {i}",
-                "net": str(i),
-                "difficulty": difficulty,
-                "alignment": 0.3 + 0.03 * i,
-                "centred": -0.03 * i,
-                "aggregate": "add",
-                "score": 0.5 + sign * 0.01 * i if budget == "large" else training,
-                "constant": 0.6,
-                "budget": budget,
-                "steps": 8,
-            }
-            for i in range(18)
-            for difficulty in figure.difficulties
-            for budget in ("large", "training")
-        ]
-
-    better = 1 if name == "blurry_mnist" else -1
-    assert verdicts(name, rows(better))[:2] == ["holds", "does not hold"]  # centred AA goes the other way here
-    assert verdicts(name, rows(-better))[:2] == ["does not hold", "holds"]
-    assert verdicts(name, rows(better, training=0.6))[:2] == ["inconclusive"] * 2  # no better than a constant
-    FigureCanvasAgg(figure.draw(rows(better))).draw()
-    points = figure.points(rows(better))
-    assert [point["x"] for point in points.points] == pytest.approx([0.3 + 0.03 * i for i in range(18)])
-
-
-def test_nets_that_diverge_have_the_largest_error():
-    rows = [
-        {"category": "unroll", "label": f"net {i}", "net": str(i), "aggregate": "add", "difficulty": difficulty}
-        | {"budget": "large", "constant": 0.3, "alignment": 0.99 - 0.01 * i, "centred": 0.5, "score": 1e-3 * i}
-        | ({"alignment": None, "centred": None, "score": None, "diverged": 5} if i > 9 else {"diverged": 0})
-        for i in range(12)
-        for difficulty in (10, 15)
-    ]
-    first, *_ = FIGURES["edge_copy"].claims(rows)
-    assert first.value == pytest.approx(-1.0)
-    FigureCanvasAgg(FIGURES["edge_copy"].draw(rows)).draw()
-    points = FIGURES["edge_copy"].points(rows)
-    assert points is not None
-    assert len(points.points) == 10
-
-
-def test_alignments_that_differ_by_rounding_are_inconclusive():
-    rows = [
-        {"category": "unroll", "label": f"net {i}", "net": str(i), "difficulty": difficulty, "budget": "large"}
-        | {"alignment": 1 - 1e-7 * i, "centred": 1.0, "score": 0.1 + i, "constant": 0.6}
-        for i in range(18)
-        for difficulty in (0.5, 0.1)
-    ]
-    assert verdicts("matrix_inversion", rows)[:2] == ["inconclusive"] * 2
-
-
-def test_whether_digits_are_learned_is_judged_by_the_steps_of_the_training():
-    def verdict(learned, after):
-        rows = [
-            {
-                "category": "unroll",
-                "label": f"net {i}",
-                "net": str(i),
-                "difficulty": 2.0,
-                "alignment": 1.0,
-                "centred": 1.0,
-            }
-            | {"constant": 0.1, "budget": budget, "score": score, "steps": 8}
-            for i in range(18)
-            for budget, score in (("training", learned), ("large", after))
-        ]
-        return verdicts("blurry_mnist", rows + [row | {"difficulty": 5.0} for row in rows if row["budget"] == "large"])[
-            2
-        ]
-
-    assert verdict(0.97, 0.3) == "holds"
-    assert verdict(0.9, 0.97) == "does not hold"
-
-
-@pytest.fixture(scope="module")
-def untrained():
-    recipe = maze_recipe(SMOKE, Category.MIXED_RANDOM_DEPTH)
-    return recipe, recipe.build()
-
-
 def test_every_figure_of_mazes_draws_what_it_measures():
     for name in ("ood_mazes", "stress_test", "training_convergence", "solver_residuals", "choosing_without_labels"):
         figure, blocks = FIGURES[name], {}
@@ -307,67 +244,9 @@ def test_every_figure_of_mazes_draws_what_it_measures():
             blocks[net.id, measure.id] = Block(net.id, "", measure.id, measure.settings, rows)
         rows = add_net_columns(plan, blocks.values())
         FigureCanvasAgg(figure.draw(rows)).draw()
-        assert figure.claims(rows)
-
-
-def test_the_best_number_of_steps_is_the_best(untrained):
-    recipe, _ = untrained
-    scores = [0.1, 0.4, 0.9, 0.9, 0.2]
-
-    class Told(PrefixSum):
-        """A task that scores a state by the step it is in."""
-
-        def score(self, prediction, batch):
-            return torch.full((len(batch.x),), scores[int(prediction[0].item()) - 1])
-
-    from equilibria import EquilibriumModel
-
-    counting = EquilibriumModel(lambda x: x[:, :1, 0], lambda z, u: z + 1, lambda z: z, budget=Budget(5))
-    batch = instances(Told(), 4, 3)
-    assert best_steps(counting, Told(), batch, recipe.solver, 5) == 3
-
-
-def test_parts_of_a_batch_are_the_batch(untrained):
-    batch = instances(maze_recipe(SMOKE, Category.MIXED_RANDOM_DEPTH).task, 9, 7)
-    parts = split(batch, 2, at_once=3)
-    assert [len(part.x) for part in parts] == [3, 2, 2]
-    assert torch.equal(torch.cat([part.x for part in parts]), batch.x)
-
-
-def test_a_profile_agrees_with_the_model(untrained):
-    recipe, model = untrained
-    (row,) = Profile((9,), 5, 2, 4, (6,)).rows(model, recipe)
-    batch = instances(recipe.task, 9, 5)
-    solution = model.equilibrium(batch.x, budget=Budget(6, tol=1e-4, halt_on_cycle=True))
-    assert row["partial_score"] == pytest.approx(
-        recipe.task.partial_score(model.readout(solution.z), batch).mean().item(), abs=1e-6
-    )
-    assert row["residual"] == pytest.approx(solution.residual.median().item(), rel=1e-4)
-    assert row["steps"] == 6
-    assert row["examples"] == 5
-    assert row["aligned"] == 4
-
-
-def test_an_attack_is_never_better_than_its_first_guesses(untrained):
-    recipe, model = untrained
-    (row,) = Stress(9, 3, 2, 1, 1, 2, 4).rows(model, recipe)
-    assert row["attacked_alignment"] <= 1.0
-    assert row["attacked_alignment"] <= row["alignment"] + 1e-3  # it begins from the swapped states of the AA score
-    assert all(
-        one <= other for one, other in zip(row["attacked_alignment_each"], row["guessed_alignment_each"], strict=True)
-    )
-    for name in ("alignment", "attacked_alignment"):
-        assert sum(row[f"{name}_each"]) / 3 == pytest.approx(row[name], abs=1e-3)
-
-
-def test_two_solvers_are_compared_on_the_same_mazes(untrained):
-    recipe, model = untrained
-    first, second = TwoSolvers(9, 4, 2, 5).rows(model, recipe)
-    assert len(first["picard_residuals"]) == 5
-    assert first["picard_residuals"][0] == first["broyden_residuals"][0]  # one step is the same for both
-    assert first["picard_residuals"] != second["picard_residuals"]
-    assert len(first["picard_traces"]) == 4
-    assert "picard_traces" not in second
+        claims = {claim.id: str(claim.verdict) for claim in figure.claims(rows)}
+        assert claims
+        assert not [id_ for id_, verdict in claims.items() if "generalise" in id_ and verdict == "holds"]
 
 
 def test_unknown_categories_of_mazes_are_refused():

@@ -1,76 +1,11 @@
-"""The figures of prefix sums: claims on rows whose truth is known, and everything once with untrained nets."""
+"""The figures of prefix sums: claims on rows whose truth is known."""
 
-import json
-import math
-from itertools import product
-
-import numpy as np
 import pytest
-from judging import verdicts
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from judging import LENGTHS, nets, noise, rising, verdicts
 
-from equilibria.reproduction import FIGURES, SCALES, Category
-from equilibria.reproduction.engine.run import measure_block
-from equilibria.reproduction.engine.store import add_net_columns
+from equilibria.reproduction import FIGURES, Category
 from equilibria.reproduction.figures._prefix_sums import knowable, with_fits
-from equilibria.reproduction.maze_nets import MAZE_CATEGORIES
-from equilibria.reproduction.nets import WAYS, ForwardAndGradient, factorial_nets, free_string_net, string_nets
-from equilibria.training import train
-
-NAMES = (
-    "trajectories",
-    "more_iterations",
-    "interventions",
-    "per_instance",
-    "kernels",
-    "metrics",
-    "by_difficulty",
-    "interventions_by_difficulty",
-    "convergence_vs_pi",
-    "implicit_gradients",
-)
-LENGTHS = (16, 32, 64, 128, 256)
-STRING_CATEGORIES = (*WAYS, Category.MIXED, Category.RANDOM_DEPTH, Category.PENALTY, Category.LOCAL)
-
-
-# Rows of nets that never were: twelve of each category, as many as in the paper.
-
-
-def nets(category, alignment, accuracy, count=12, **fields):
-    """Rows of nets at every length and both budgets; `alignment` and `accuracy` are functions of number and budget."""
-    return [
-        {
-            "category": category,
-            "label": "a net",
-            "depth": 6 + 26 * (i % 2),
-            "weight_norm": i % 4 > 1,
-            "norm": "group",
-            "rate": 1e-3 * i,
-            "seed": 0,
-            "penalty": 0.1 * (12 - i) if category == "penalty" else 0.0,
-            "net": f"{category} {i}",
-            "fits": True,
-            "task": "PrefixSum",
-            "measure": "Profile",
-            "difficulty": length,
-            "budget": budget,
-            "steps": 512 if budget == "large" else 6 + 26 * (i % 2),
-            "alignment": alignment(i, budget),
-            "partial_score": accuracy(i, budget),
-            "score": accuracy(i, budget) if budget == "large" else 0.0,
-        }
-        | {name: value(i) for name, value in fields.items()}
-        for i, length, budget in product(range(count), LENGTHS, ("large", "training"))
-    ]
-
-
-def rising(i, budget="large"):
-    return 0.5 + 0.04 * i
-
-
-def noise(seed):
-    drawn = np.random.default_rng(seed).permutation(12)
-    return lambda i, budget="large": 0.5 + 0.04 * drawn[i % 12]
+from equilibria.reproduction.nets import ForwardAndGradient
 
 
 def test_interventions_that_do_what_they_are_meant_to():
@@ -131,28 +66,6 @@ def test_kernels_agree_on_perfect_and_on_no_correlation(accuracy, expected):
     kernels = dict.fromkeys(("gaussian", "laplacian", "inverse_multiquadric"), rising)
     rows = [row for way in ("unroll", "solver", "implicit") for row in nets(way, rising, accuracy, **kernels)]
     assert verdicts("kernels", [row for row in rows if row["budget"] == "large"]) == [expected] * 3
-
-
-@pytest.mark.parametrize(("better", "expected"), [(0.02, "holds"), (-0.02, "does not hold")])
-def test_whether_implicit_gradients_improve_both(better, expected):
-    others = [row for way in ("unroll", "solver") for row in nets(way, rising, rising)]
-    implicit = nets("implicit", lambda i, _: rising(i) + better, lambda i, _: rising(i) + better)
-    mazes = [
-        {
-            **row,
-            "task": "Mazes",
-            "difficulty": 13,
-            "category": category,
-            "net": f"{category} {row['net']}",
-            "centred": 0.5,
-        }
-        for row, category in zip(others[::10], MAZE_CATEGORIES, strict=False)
-    ]
-    rows = [row for row in [*others, *implicit, *mazes] if row["budget"] == "large"]
-    *correlations, aligned, accurate, _, _ = FIGURES["correlation"].claims(rows)
-    assert [str(claim.verdict) for claim in correlations[:4]] == ["holds"] * 4
-    assert [str(claim.verdict) for claim in (aligned, accurate)] == [expected] * 2
-    assert [claim.of_the_paper for claim in correlations] == [True] * 5 + [False] * 2
 
 
 def test_a_correlation_that_only_the_large_budget_shows():
@@ -268,56 +181,6 @@ def test_nets_that_do_not_fit_support_no_claim_about_generalisation():
     aligned, accurate = of_the_penalty(lambda row: 0.5)
     assert (str(aligned.verdict), str(accurate.verdict)) == ("holds", "inconclusive")
     assert "Over all pairs, fitting or not: -0.3 [-0.3, -0.3]." in accurate.remark
-
-
-# Everything together.
-
-
-def test_figures_share_their_nets_and_what_is_measured_of_them():
-    scale = SCALES["laptop"]
-    plans = {name: FIGURES[name].plan(scale) for name in NAMES}
-    known = {net.id for net in string_nets(scale, *STRING_CATEGORIES)}
-    varied, of_the_paper = (
-        factorial_nets(scale),
-        (ForwardAndGradient.PLAIN_BACKPROP, ForwardAndGradient.ANDERSON_IMPLICIT),
-    )
-    assert {net.id for net in varied if net.category in of_the_paper} <= known
-    known |= {net.id for net in varied}
-    asked = {step.net.id for plan in plans.values() for step in plan}
-    assert asked - known == {free_string_net(scale).id}
-
-    def blocks(*names):
-        return {(step.net.id, step.measure.id) for name in names for step in plans[name]}
-
-    assert blocks("kernels") <= blocks("by_difficulty")
-    assert blocks("interventions", "per_instance", "convergence_vs_pi") <= blocks("interventions_by_difficulty")
-
-
-def test_every_figure_measures_draws_and_judges(tmp_path):
-    """With nets that have learned nothing, each trained once."""
-    scale, blocks, runs = SCALES["smoke"], {}, {}
-    for name in NAMES:
-        figure = FIGURES[name]
-        plan = figure.plan(scale)
-        for step in plan:
-            recipe = step.net.recipe
-            if recipe.id not in runs:
-                runs[recipe.id] = train(recipe, tmp_path / recipe.id)
-            if (recipe.id, step.measure.id) not in blocks:
-                blocks[recipe.id, step.measure.id] = measure_block(runs[recipe.id].folder, step)
-        rows = json.loads(json.dumps(add_net_columns(plan, blocks.values()), allow_nan=False))
-        drawn = figure.draw(rows)
-        drawn.set_dpi(40)
-        canvas = FigureCanvasAgg(drawn)
-        canvas.draw()
-        assert np.ptp(np.asarray(canvas.buffer_rgba())) > 0  # not an empty page
-        claims = figure.claims(rows)
-        assert claims
-        assert all(claim.statement and claim.measured for claim in claims)
-        points = figure.points(rows)
-        if points is not None:
-            assert {point["net"] for point in points.points} <= set(runs)
-            assert all(math.isfinite(point["x"]) and math.isfinite(point["y"]) for point in points.points)
 
 
 def factorial_rows(alignment_of):

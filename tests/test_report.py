@@ -104,7 +104,10 @@ def test_every_change_of_a_recipe_is_listed():
     brief = replace(paper, edges=replace(paper.edges, optim=Optim(steps=9, batch=4, lr=1.0, schedule="steps")))
     assert ("graphs: updates x batch size", "30,000 x 128", "9 x 4") in added(brief)
     assert len(added(replace(paper, trial=paper.trial._replace(restarts=3)))) == 1
-    assert len(added(replace(paper, implicit_rate=0.5))) == 1
+    (rate,) = added(replace(paper, implicit_rate=0.5))
+    assert rate == ("mazes: learning rate of these updates", "0.001", "0.5")
+    (depths,) = added(replace(paper, penalty_factors=paper.penalty_factors._replace(depths=(6,))))
+    assert depths == ("prefix sums with a penalty: depths", "6, 32", "6")
 
 
 def test_a_schedule_without_drops_has_none():

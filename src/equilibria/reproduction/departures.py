@@ -14,6 +14,7 @@ RECIPES = {  # task: its recipe and what is varied, as fields of a scale
     "graphs": ("edges", "edge_factors"),
 }
 VARIED = ("rates", "depths", "seeds")
+VARIED_BESIDES = {"penalty_factors": "prefix sums with a penalty"}  # further factors of a scale
 
 
 class Departure(NamedTuple):
@@ -30,7 +31,7 @@ ALWAYS = (
     Departure(
         "mazes: nets that are attacked and solved by two solvers",
         "32 layers from zero, which are path independent; 8 layers",
-        "mixed starts, depths of 16 to 56 and gradients through the last 14 steps, because nets from zero are not path "
+        "mixed starts, random depths and gradients through the last steps, because nets from zero are not path "
         "independent here; 8 steps",
     ),
     Departure("mazes of each size in Figure 2, left", "10,000", "as in Figure 4"),
@@ -64,7 +65,10 @@ def _compared(scale: Scale) -> Iterator[Departure]:
         if factors:
             varied = ({name: getattr(getattr(one, factors), name) for name in VARIED} for one in both)
             yield from _differences(task, *varied)
-    yield from _differences("mazes", *map(_described, both))
+    for factors, about in VARIED_BESIDES.items():
+        varied = ({name: getattr(getattr(one, factors), name) for name in VARIED} for one in both)
+        yield from _differences(about, *varied)
+    yield from _differences("", *map(_described, both))
     constant = ({"solver weights are constants": one.differentiated.constant_weights} for one in both)
     yield from _differences("backpropagation through Anderson steps", *constant)
     yield from _differences("measured", *(_described(one.trial) for one in both))
@@ -73,7 +77,8 @@ def _compared(scale: Scale) -> Iterator[Departure]:
 def _differences(about: str, paper: dict[str, Any], here: dict[str, Any]) -> Iterator[Departure]:
     for name in dict.fromkeys((*paper, *here)):
         if paper.get(name) != here.get(name):
-            yield Departure(f"{about}: {name.replace('_', ' ')}", _text(paper.get(name)), _text(here.get(name)))
+            setting = f"{about}: {name}" if about else name
+            yield Departure(setting.replace("_", " "), _text(paper.get(name)), _text(here.get(name)))
 
 
 def _described(settings: Scale | Trial) -> dict[str, Any]:

@@ -20,6 +20,7 @@ MAZE_CATEGORIES = (  # in the order in which figures show them
     Category.SHALLOW_WEIGHT_NORM,
     Category.DEEP,
     Category.DEEP_WEIGHT_NORM,
+    Category.DEEP_GROUP_NORM,
     Category.MIXED_RANDOM_DEPTH,
     Category.TRUNCATED,
     Category.PROGRESSIVE,
@@ -29,16 +30,24 @@ MAZE_CATEGORIES = (  # in the order in which figures show them
     Category.FEEDFORWARD_INJECTED,
     Category.NO_INJECTION,
 )
+FEEDFORWARD_MAZES = (Category.FEEDFORWARD, Category.FEEDFORWARD_INJECTED)
+AFTER_UNROLLING = (Category.IMPLICIT, Category.PHANTOM)  # their training repeats that of the deep nets first
+CONTRASTS = (*FEEDFORWARD_MAZES, Category.NO_INJECTION)  # nets without weight tying or without injection
+TIED = tuple(category for category in MAZE_CATEGORIES if category not in CONTRASTS)  # and injected
 INDEPENDENT_MAZES = Category.MIXED_RANDOM_DEPTH  # the maze nets that promote path independence most
 DEPENDENT_MAZES = Category.SHALLOW  # and least
 
 
 def maze_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
     """Return the maze nets of some categories, one for each seed."""
+    unrolled = maze_recipe(scale, Category.DEEP)
     return [
-        figure_net(category, replace(maze_recipe(scale, category), seed=seed))
+        replace(
+            figure_net(category, replace(maze_recipe(scale, category), seed=seed)),
+            origin=unrolled if category in AFTER_UNROLLING else None,
+        )
         for category in categories
-        for seed in scale.maze_seeds
+        for seed in (scale.contrast_seeds if category in CONTRASTS else scale.maze_seeds)
     ]
 
 
@@ -63,6 +72,8 @@ def maze_recipe(scale: Scale, category: Category) -> Recipe:
             return _shallow(slow, scale.shallow)
         case Category.DEEP_WEIGHT_NORM:
             return _with_weight_norm(slow)
+        case Category.DEEP_GROUP_NORM:
+            return replace(base, net=replace(body, norm="group"))
         case Category.SHALLOW_WEIGHT_NORM:
             return _shallow(_with_weight_norm(slow), scale.shallow)
         case Category.MIXED_RANDOM_DEPTH:

@@ -42,6 +42,7 @@ class Category(StrEnum):
     SHALLOW_WEIGHT_NORM = "unroll_shallow_weight_norm"
     DEEP = "unroll_deep"
     DEEP_WEIGHT_NORM = "unroll_deep_weight_norm"
+    DEEP_GROUP_NORM = "unroll_deep_group_norm"
     PHANTOM = "phantom"
     PROGRESSIVE = "progressive"
     FEEDFORWARD = "feedforward"
@@ -67,7 +68,11 @@ class ForwardAndGradient(StrEnum):
 
 
 WAYS = (Category.UNROLL, Category.SOLVER, Category.IMPLICIT)
-FURTHER_RATES = (Category.UNROLL, Category.MIXED, Category.IMPLICIT)  # prefix-sum nets that are trained at more rates
+AT_FURTHER_RATES = (
+    Category.UNROLL,
+    Category.MIXED,
+    Category.IMPLICIT,
+)  # prefix-sum nets that are trained at more rates
 
 
 def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> FigureNet:
@@ -113,7 +118,7 @@ def string_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
 def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
     local, penalised = category in (Category.LOCAL, Category.LOCAL_PLAIN), category is Category.PENALTY
     factors = scale.penalty_factors if penalised else scale.string_factors
-    if category in FURTHER_RATES:
+    if category in AT_FURTHER_RATES:
         factors = factors._replace(rates=(*factors.rates, *scale.further_rates))
     base = scale.free_strings if local else scale.strings
     body = base.net
@@ -220,7 +225,9 @@ def inversion_nets(scale: Scale) -> list[FigureNet]:
     whole, constant = (replace(scale.differentiated, constant_weights=one) for one in (False, True))
     nets = dense_nets(replace(scale, differentiated=whole), base, factors)
     others = dense_nets(replace(scale, differentiated=constant), base, factors)
-    return nets + [replace(net, category=Category.SOLVER_CONSTANT) for net in others if net.category is Category.SOLVER]
+    return nets + [
+        figure_net(Category.SOLVER_CONSTANT, net.recipe) for net in others if net.category is Category.SOLVER
+    ]
 
 
 def dense_nets(scale: Scale, base: Recipe, factors: Factors) -> list[FigureNet]:

@@ -151,8 +151,8 @@ class StateNoise(Extra):
 
     What a net keeps in its state must then survive noise for any number of steps, so it cannot rely on problems being
     small. The last `calm` steps add no noise, so that the answer can be right. Each example gets noise with
-    probability `share`; without any noise-free examples, a net may need the noise to correct its state. It applies to
-    unrolled solves only; if only the pretraining unrolls, the rest of the training has no noise.
+    probability `share`: a net that hardly ever trains without noise may come to depend on it. It applies to unrolled
+    solves only; if only the pretraining unrolls, the rest of the training has no noise.
     """
 
     scale: float = 0.5
@@ -180,7 +180,7 @@ class _Noise:
             return z
         self._left -= 1
         if self._strength is None:
-            # Of a uniform number, the part below `share` gives the strength.
+            # One uniform number decides both: below `share` it sets the strength, above it there is no noise.
             drawn = self._team.share(torch.rand(self._team.size * len(z), generator=self._rng)) / self._extra.share
             strength = self._extra.scale * torch.where(drawn < 1, drawn, 0.0)  # (batch,)
             self._strength = strength.view(-1, *(1 for _ in z.shape[1:])).to(z)

@@ -241,8 +241,8 @@ def selection_score(measurements: list[Measurement], recipe: Recipe) -> float:
     """Return the number by which `recipe.select` compares evaluations; higher is better.
 
     It is the mean score, negated if lower is better. With `select="alignment"`, AA replaces the score at difficulties
-    that training does not use, so that labels of harder problems are not needed. It is rounded to three digits: smaller
-    differences are noise, and of equal evaluations the latest counts.
+    that training does not use, so that labels of harder problems are not needed. AA is rounded to three digits, because
+    smaller differences are noise, and a missing AA counts as -1. Of equal evaluations the latest is kept.
     """
     task = recipe.task
 

@@ -45,12 +45,12 @@ MAZES = Recipe(
     start=Mixed(),
     depth=Uniform(12, 28),  # enough steps for every 9x9 maze
     gradient=Backprop(last=8),
-    extras=(StateNoise(1.0),),
-    optim=Optim(steps=1600, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
+    extras=(StateNoise(1.0, share=0.5),),
+    optim=Optim(steps=3200, batch=50, lr=1e-3, schedule="cosine", warmup=50, averaging=0.998, weight_decay=0.1),
     select="alignment",
     evaluation=Evaluation(
         at=((9, 50), (41, 300)),
-        every=200,
+        every=400,
         examples=60,
         finally_at=(
             (9, 50, 1000, 100),

@@ -178,9 +178,9 @@ def mean(numbers: Sequence[float], families: Sequence[str] | None = None) -> Est
 
 
 def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
-    """Combine the estimates of nets that differ only in their seeds: their mean, and an interval that contains theirs.
+    """Combine the estimates of a few nets, mostly seeds of one kind: their mean, and an interval that contains theirs.
 
-    Three seeds are too few to resample. With this interval, a claim holds only if it holds for the net of every seed.
+    Three seeds are too few to resample. With this interval, a claim holds only if it holds for each of the nets.
     """
     if not estimates:
         return Estimate(math.nan, math.nan, math.nan, 0)
@@ -199,6 +199,18 @@ def size_of(signed: Estimate) -> Estimate:
 def share(right: int, of: int) -> Estimate:
     """Estimate a share of examples, with Wilson's interval."""
     return wilson_share(right, of, level=LEVEL)
+
+
+def fall_of_share(higher: Estimate, lower: Estimate) -> Estimate:
+    """Estimate the difference of two shares, with Newcombe's interval for independent examples (his method 10).
+
+    For shares of the same examples it is too wide rather than too narrow, unless examples that one net solves are
+    those that the other does not.
+    """
+    fall = higher.value - lower.value
+    down = math.hypot(higher.value - higher.low, lower.high - lower.value)
+    up = math.hypot(higher.high - higher.value, lower.value - lower.low)
+    return Estimate(fall, fall - down, fall + up, higher.examples + lower.examples)
 
 
 def share_over_nets(counts: Sequence[tuple[int, int]]) -> Estimate:

@@ -1,5 +1,6 @@
 """Elements of drawings: probit axes, trend lines, scatter plots, colours, tables."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import ascii_lowercase
@@ -14,6 +15,7 @@ from scipy.stats import norm
 from equilibria.io.plots import plot_style, series_colours, svg_text
 from equilibria.reproduction.engine.rows import Row, values
 
+APART = 0.06  # between points that would coincide, in the units of a probit axis
 CAP = 0.999  # AA and accuracy are capped before they are drawn on a probit axis, as in the paper
 TICKS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
 COLOURS = series_colours()
@@ -83,8 +85,10 @@ def scatter(
 ) -> None:
     """Draw groups of (label, rows) by two columns, with a trend line each. The horizontal axis is a probit axis.
 
-    Nets that do not fit their training data are drawn hollow, and trend lines ignore them.
+    Nets that do not fit their training data are drawn hollow, and trend lines ignore them. Points that coincide are
+    moved apart horizontally.
     """
+    taken: Counter[tuple[float, float]] = Counter()
     for i, (name, rows) in enumerate(groups):
         style: dict[str, Any] = {"s": 26, "marker": MARKERS[i % len(MARKERS)]}
         colour = COLOURS[i % len(COLOURS)]
@@ -94,9 +98,24 @@ def scatter(
             hollow = filled or {"facecolors": "none", "edgecolors": colour, "alpha": 0.6, "linewidths": 0.8}
             there, up = probit(values(shown, x)), y_transform(values(shown, y))
             if shown or fit:
-                axis.scatter(there, up, label=name if fit else None, **style, **hollow)
+                axis.scatter(moved_apart(there, up, taken), up, label=name if fit else None, **style, **hollow)
             if trends and fit:
                 trend(axis, there, up, colour)
+
+
+def moved_apart(x: np.ndarray, y: np.ndarray, taken: Counter[tuple[float, float]]) -> np.ndarray:
+    """Return x with coincident points next to each other instead: 0, 1, -1, 2, ... times `APART`.
+
+    Args:
+        taken: how many points each place has; it is updated.
+    """
+    placed = []
+    for place in zip(x.tolist(), y.tolist(), strict=True):
+        same = round(place[0], 2), float(f"{place[1]:.2g}")  # y may be a share, its probit or an error
+        turn = taken[same]
+        taken[same] += 1
+        placed.append(place[0] + APART * ((turn + 1) // 2) * (1 if turn % 2 else -1))
+    return np.array(placed)
 
 
 def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Drawing:

@@ -30,6 +30,7 @@ class FigureNet:
     norm: str = "none"
     aggregate: str = ""  # how nodes of graph nets combine their edges
     penalty: float = 0.0  # the weight of the alignment penalty
+    origin: Recipe | None = None  # the net whose training the first part of this one repeats
 
     @property
     def id(self) -> str:
@@ -43,8 +44,8 @@ class FigureNet:
 
     @property
     def family(self) -> str:
-        """The id of the nets that are not independent of this one: those that differ only in their seeds."""
-        return replace(self.recipe, seed=0).id
+        """The id of the nets that are not independent of this one: its other seeds, and nets of the same origin."""
+        return replace(self.origin or self.recipe, seed=0).id
 
     @property
     def label(self) -> str:

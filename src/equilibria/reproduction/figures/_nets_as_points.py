@@ -7,7 +7,6 @@ from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import FEWEST, STRONG, Claim, in_words, judge, rank_correlation
 from equilibria.reproduction.engine.figure import CONFIGURATION, in_plain_words
 from equilibria.reproduction.engine.rows import Row, group_by, select, values
-from equilibria.reproduction.nets import Category
 
 
 def averaged(rows: Sequence[Row], *names: str) -> list[Row]:
@@ -31,17 +30,25 @@ def families(nets: Sequence[Row]) -> list[str]:
 
 
 def paired(
-    rows: Sequence[Row], category: Category, baseline: Category, name: str
+    rows: Sequence[Row], value: Any, baseline: Any, name: str, *, by: str = "category"
 ) -> tuple[list[float], list[float], list[str]]:
-    """Return one column of the nets of two categories, in pairs of the same configuration, and the family of each."""
+    """Return one column of the nets with two values of `by`, in pairs that are equal otherwise.
 
-    def configuration(row: Row) -> tuple:
-        return tuple(row.get(column) for column in CONFIGURATION)
+    The third list has the families of the baselines. A baseline may be in several pairs, which are not independent.
+    """
 
-    base = {configuration(row): row for row in select(rows, category=baseline)}
-    pairs = [(row, base[configuration(row)]) for row in select(rows, category=category) if configuration(row) in base]
+    def others(row: Row) -> tuple:
+        return tuple(row.get(column) for column in ("category", *CONFIGURATION) if column != by)
+
+    base = {others(row): row for row in select(rows, **{by: baseline})}
+    pairs = [(row, base[others(row)]) for row in select(rows, **{by: value}) if others(row) in base]
     first, second = ([pair[i] for pair in pairs] for i in (0, 1))
-    return values(first, name), values(second, name), families(first)
+    return values(first, name), values(second, name), families(second)
+
+
+def configurations(nets: Sequence[Row]) -> list[str]:
+    """Return the configuration of each net, which nets that differ in the weight of a penalty share."""
+    return [str([net.get(name) for name in CONFIGURATION]) for net in nets]
 
 
 def accuracy_rises(

@@ -54,8 +54,8 @@ class ConvergenceVsPathIndependence(Figure):
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, as in the paper, and under the "
         "unrolled nets from zero, after at most 512 Anderson steps: the AA score of each, the distance between its "
         "last two states, and whether all its bits are correct. A string has converged when its relative residual is "
-        "below 1e-4. Only nets that fit their training data. No string has a low AA score under a net from mixed "
-        "starts, so claims about such strings are judged over the nets from zero."
+        "below 1e-4. Only nets that fit their training data. Claims about strings with a low AA score are judged over "
+        "the nets from zero, because nets from mixed starts may have no such strings."
     )
     caption = "Paper: there are many samples on which convergence is poor, yet the AA score is high."
 
@@ -108,7 +108,7 @@ class ConvergenceVsPathIndependence(Figure):
             ),
             low(
                 "low_aa_is_wrong",
-                "strings with a low AA score are rarely correct",
+                "strings with a low AA score, under nets from zero, are rarely correct",
                 LOW_AA,
                 ARE_RIGHT,
                 below=SELDOM,
@@ -116,7 +116,7 @@ class ConvergenceVsPathIndependence(Figure):
             ),
             low(
                 "low_aa_diverges",
-                "strings with a low AA score almost always diverge",
+                "strings with a low AA score, under nets from zero, almost always diverge",
                 LOW_AA,
                 DIVERGE,
                 above=ALMOST_ALWAYS,

@@ -23,7 +23,7 @@ from equilibria.reproduction.figures._nets_as_points import (
     accuracy_rises,
     as_points,
     averaged,
-    families,
+    configurations,
     fitting,
     paired,
 )
@@ -47,7 +47,7 @@ class Interventions(Figure):
     title = "Promoting path independence improves generalisation; penalising it harms generalisation"
     setup = (
         "Prefix sums: the unrolled nets, and each of them trained again from mixed starts, at random depths (3 to 63 "
-        "steps in place of 6, 32 to 64 in place of 32), and, at one rate, with a penalty on alignment of three "
+        "steps in place of 6, 32 to 64 in place of 32), and some of them with a penalty on alignment of several "
         "weights; AA and the share of correct bits, averaged over 16 to 256 bits, after 512 Anderson steps."
     )
     caption = "Paper: mixed starts and random depths raise both, the penalty lowers both along the same trend."
@@ -108,7 +108,7 @@ def _compared(nets: Sequence[Row], category: Category, name: str, raises: bool) 
             [
                 *(
                     f"Depth {depth}: {in_words(change(select(nets, depth=depth)))}."
-                    for depth in sorted({net["depth"] for net in every})
+                    for depth in sorted({net["depth"] for net in select(every, category=category)})
                 ),
                 *([f"Over all pairs, fitting or not: {in_words(change(every))}."] if len(nets) < len(every) else []),
             ]
@@ -123,7 +123,7 @@ def _dose_response(nets: Sequence[Row]) -> Claim:
     return judge(
         "alignment_falls_with_penalty",
         "the stronger the penalty, the less path independent the net",
-        rank_correlation(weights, aligned, families(penalised)),
+        rank_correlation(weights, aligned, configurations(penalised)),
         below=0.0,
         what="rank correlation {} between the weight of the penalty and AA, over nets that fit their training data",
         source=Source.OURS,
@@ -148,7 +148,7 @@ def _on_the_line(nets: Sequence[Row]) -> Claim:
     return judge(
         "penalty_on_the_trend_line",
         "the penalised nets lie on the baseline's trend line",
-        size_of(mean((up - slope * there - height).tolist(), families(fitting(penalised)))),
+        size_of(mean((up - slope * there - height).tolist(), configurations(fitting(penalised)))),
         below=OFF_THE_LINE,
         what="they are {} normal quantiles away from it on average",
         paper="the same trend line",

@@ -9,7 +9,6 @@ from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, over_seeds
 from equilibria.reproduction.engine.drawing import figure, probit_axis, scatter
 from equilibria.reproduction.engine.figure import (
-    CONFIGURATION,
     Figure,
     Part,
     Place,
@@ -18,13 +17,13 @@ from equilibria.reproduction.engine.figure import (
     in_plain_words,
     plan_all,
 )
-from equilibria.reproduction.engine.rows import Row, group_by, numbers, select, values
+from equilibria.reproduction.engine.rows import Row, group_by, numbers, select
 from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged, fitting, paired
 from equilibria.reproduction.figures._prefix_sums import at_both_budgets, with_fits
-from equilibria.reproduction.figures.figure2_ood_mazes import OTHERS, TRAINED_ON, profile
+from equilibria.reproduction.figures.figure2_ood_mazes import TRAINED_ON, profile
 from equilibria.reproduction.figures.figure2_ood_mazes import at_large_budget as mazes_at_large_budget
 from equilibria.reproduction.figures.figure2_ood_mazes import with_fits as with_solved
-from equilibria.reproduction.maze_nets import MAZE_CATEGORIES, maze_nets
+from equilibria.reproduction.maze_nets import MAZE_CATEGORIES, TIED, maze_nets
 from equilibria.reproduction.nets import WAYS, Category
 from equilibria.reproduction.scales import Scale
 from equilibria.tasks import Mazes, PrefixSum
@@ -85,7 +84,7 @@ class Correlation(Figure):
         strings = self._strings(rows)
         # The sizes of one net do not count as separate nets.
         mazes = averaged(_mazes(rows), "alignment", "centred", "score")
-        tied = [net for net in mazes if net["category"] not in OTHERS]
+        tied = select(mazes, category=TIED)
         ours = {"accuracy": "score", "above": 0, "paper": "", "source": Source.OURS, "added_late": True}
         return [
             *(
@@ -151,9 +150,9 @@ def _effects(strings: Sequence[Row]) -> list[Claim]:
         judge(
             "weight_norm_raises_alignment",
             "on prefix sums weight norm stabilises nets: it raises path independence",
-            difference(*_with_and_without_weight_norm(strings)),
+            difference(*paired(strings, True, False, "alignment", by="weight_norm")),
             above=0.0,
-            what="AA changes by {}, on average over pairs of nets",
+            what="AA changes by {}, on average over families of pairs",
             paper="stabilises",
             added_late=True,
         ),
@@ -163,17 +162,6 @@ def _effects(strings: Sequence[Row]) -> list[Claim]:
 def _gain(strings: Sequence[Row], name: str) -> Estimate:
     """What implicit gradients add to a column, over pairs of nets."""
     return difference(*paired(strings, Category.IMPLICIT, Category.UNROLL, name))
-
-
-def _with_and_without_weight_norm(nets: Sequence[Row]) -> tuple[list[float], list[float]]:
-    """The AA scores of nets with weight norm, and of the same nets without."""
-
-    def others(net: Row) -> tuple:
-        return net["category"], *(net.get(name) for name in CONFIGURATION if name != "weight_norm")
-
-    normed, plain = ({others(net): net for net in select(nets, weight_norm=norm)} for norm in (True, False))
-    both = [one for one in normed if one in plain]
-    return values([normed[one] for one in both], "alignment"), values([plain[one] for one in both], "alignment")
 
 
 def _deep_net_from_zero(rows: Sequence[Row]) -> Claim:

@@ -22,6 +22,7 @@ from equilibria.reproduction.scales import Scale
 
 EXAMPLES, RESTARTS, STEPS = 60, 4, 200
 HIGH = 0.9  # AA from which a net would be called path independent
+LEARNED = 0.8  # of the pixels of mazes; a net that has learned something has more of them right
 LOW = 0.5  # centred AA, or agreement of answers, below which restarts disagree
 
 
@@ -36,7 +37,7 @@ SHOWN = {
 
 
 class Case(StrEnum):
-    """A way in which AA and the truth part, or a control."""
+    """A way in which a high AA misleads, or a control."""
 
     CONTROL = "control"
     ZERO = "zero_states"
@@ -57,7 +58,7 @@ class Story(NamedTuple):
 STORIES = {
     Case.CONTROL: Story("strings, mixed starts, 32 steps", "path independent and right", ""),
     Case.ZERO: Story("matrices, no norm", "every state is zero, and cos(0, 0) counts as 1", "states that are zero"),
-    Case.UNLEARNED: Story("mazes, 150 updates", "path independent, and solves no maze", "labels"),
+    Case.UNLEARNED: Story("mazes, hardly trained", "path independent, and solves no maze", "labels"),
     Case.GROWTH: Story("digits, no norm", "states grow along one direction for ever", "growth, distance, centred AA"),
     Case.SHORT_CUT: Story(
         "strings, mixed starts, 6 steps",
@@ -124,8 +125,8 @@ class WhatFoolsAA(TableFigure):
                 "aa_misses_an_unlearned_net",
                 "AA and centred AA are high for a net that has learned nothing",
                 unlearned,
-                _above(unlearned["centred"], HIGH),
-                "centred",
+                _above(unlearned["centred"], HIGH) and unlearned["partial_score"] < LEARNED,
+                "partial_score",
             ),
             _found(
                 "aa_misses_divergence_along_one_direction",

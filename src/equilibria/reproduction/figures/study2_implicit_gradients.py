@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge, mean
-from equilibria.reproduction.engine.figure import CONFIGURATION, Part, Place, Plan, TableContent, TableFigure, plan_all
+from equilibria.reproduction.engine.figure import Part, Place, Plan, TableContent, TableFigure, plan_all
 from equilibria.reproduction.engine.rows import Row, select, values
-from equilibria.reproduction.figures._nets_as_points import averaged, families
+from equilibria.reproduction.figures._nets_as_points import averaged, families, paired
 from equilibria.reproduction.figures._prefix_sums import TRAINED_ON, as_trained, large, with_fits
 from equilibria.reproduction.nets import ForwardAndGradient as Cell
 from equilibria.reproduction.nets import factorial_nets
@@ -106,9 +106,7 @@ def _alignment(rows: Sequence[Row], cell: Cell) -> Estimate:
 
 def _change(rows: Sequence[Row], cell: Cell, other: Cell) -> Estimate:
     """The difference in AA between two cells, over nets of the same configuration."""
-    one, two = ({tuple(net[name] for name in CONFIGURATION): net for net in _nets(rows, c)} for c in (cell, other))
-    both = [configuration for configuration in one if configuration in two]
-    return difference(values([one[key] for key in both], "alignment"), values([two[key] for key in both], "alignment"))
+    return difference(*paired([*_nets(rows, cell), *_nets(rows, other)], cell, other, "alignment"))
 
 
 def _with_range(numbers: Sequence[float], factor: float) -> str:
