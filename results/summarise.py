@@ -48,7 +48,7 @@ ABOUT = {
 }
 QUOTED = {  # ids of the claims in the table of docs/reproduction.md, by figure
     "trajectories": ("paths_meet_unroll", "paths_stay_apart_no_injection"),
-    "ood_mazes": ("generalises_mixed_random_depth", "does_not_generalise_feedforward"),
+    "ood_mazes": ("tied_nets_generalise", "feedforward_nets_do_not_generalise"),
     "more_iterations": ("high_aa_does_not_get_worse", "low_aa_gets_worse"),
     "interventions": ("mixed_raises_alignment", "mixed_raises_partial_score", "penalty_on_the_trend_line"),
     "stress_test": ("accuracy_under_attack_Mazes_path_independent", "accuracy_under_attack_Mazes_path_dependent"),

@@ -24,6 +24,7 @@ from equilibria.reproduction.engine.claims import (
     rank_correlation,
     share,
     share_over_nets,
+    size_of,
     withheld,
 )
 from equilibria.reproduction.engine.drawing import APART, moved_apart
@@ -181,6 +182,15 @@ def test_the_fall_of_a_share_has_the_interval_of_newcombe():
     assert found == pytest.approx((0.2, 0.0524, 0.3339, 150), abs=5e-5)
     back = fall_of_share(share(48, 80), share(56, 70))
     assert (back.value, back.low, back.high) == pytest.approx((-found.value, -found.high, -found.low))
+
+
+def test_a_size_without_an_interval_has_none():
+    found = size_of(Estimate(-0.3, math.nan, math.nan, 4))
+    assert found.value == pytest.approx(0.3)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    assert size_of(Estimate(-0.3, -0.5, -0.1, 9)) == Estimate(0.3, 0.1, 0.5, 9)
+    assert size_of(Estimate(-0.1, -0.5, 0.2, 9)) == Estimate(0.1, 0.0, 0.5, 9)
 
 
 def test_coincident_points_are_drawn_side_by_side():

@@ -191,6 +191,8 @@ def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
 
 def size_of(signed: Estimate) -> Estimate:
     """Return the absolute value of a difference."""
+    if math.isnan(signed.low):
+        return signed._replace(value=abs(signed.value))
     ends = abs(signed.low), abs(signed.high)
     least = min(ends) if signed.low * signed.high > 0 else 0.0
     return Estimate(abs(signed.value), least, max(ends), signed.examples)
