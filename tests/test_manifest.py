@@ -4,7 +4,6 @@ import json
 import os
 import random
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -154,13 +153,12 @@ def test_a_replacement_that_stopped_after_the_manifest_is_read_and_finished(tmp_
 
 
 SAVES_FOREVER = """
-import os, sys, time, torch, equilibria
+import sys, time, torch, equilibria
 from equilibria.nets import DenseNet
 from equilibria.tasks import MatrixInversion
 torch.set_num_threads(1)
 models = [DenseNet(8).build(MatrixInversion(side=2), seed=seed) for seed in range(2)]
-os.fork()
-print(os.getpid(), flush=True)
+print("begins", flush=True)
 while True:
     for model in models:
         equilibria.save(model, sys.argv[1])
@@ -173,16 +171,18 @@ def test_readers_and_writers_at_once_see_whole_models(tmp_path):
     expected = [dense(seed).state_dict() for seed in range(2)]
     equilibria.save(dense(0), tmp_path)
     command = [sys.executable, "-c", SAVES_FOREVER, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        writers = [int(process.stdout.readline()) for _ in range(2)]
-        try:
-            for _ in range(40):
-                found = equilibria.load(tmp_path).state_dict()
-                assert any(all(torch.equal(found[name], one[name]) for name in one) for one in expected)
-        finally:
-            for writer in writers:
-                os.kill(writer, signal.SIGKILL)
+    writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "begins\n"
+        for _ in range(40):
+            found = equilibria.load(tmp_path).state_dict()
+            assert any(all(torch.equal(found[name], one[name]) for name in one) for one in expected)
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
     equilibria.save(dense(1), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "manifest.json", "model.safetensors"]
 

@@ -110,19 +110,21 @@ def read_files(folder: Path, names: Collection[str]) -> FolderFiles:
     Raises `DamagedFile` if one of them is not as recorded. A file that the manifest does not list is not read.
     Without a manifest, the files are read as they are; see `warn_if_unsealed`.
     """
-    for _ in range(READ_ATTEMPTS):
-        manifest = read_manifest(folder)
-        if manifest is None:
-            found = {name: folder / name for name in names if (folder / name).exists()}
-            plain = {name: read_regular(path, most=LIMITS.get(name)) for name, path in found.items()}
-            return FolderFiles(plain, sealed=False)
-        listed = [name for name in names if name in manifest.files]
-        contents = {name: _read_listed(folder, name, manifest.files[name]) for name in listed}
-        wrong = [name for name, content in contents.items() if content is None]
-        if not wrong:
-            return FolderFiles({name: content or b"" for name, content in contents.items()}, sealed=True)
-        if read_manifest(folder) == manifest:  # otherwise, another process has replaced the folder meanwhile
-            break
+    for attempt in range(READ_ATTEMPTS):
+        # Writers that never pause would replace the folder during every attempt, so they wait from the second one on.
+        with _alone(folder) if attempt else contextlib.nullcontext():
+            manifest = read_manifest(folder)
+            if manifest is None:
+                found = {name: folder / name for name in names if (folder / name).exists()}
+                plain = {name: read_regular(path, most=LIMITS.get(name)) for name, path in found.items()}
+                return FolderFiles(plain, sealed=False)
+            listed = [name for name in names if name in manifest.files]
+            contents = {name: _read_listed(folder, name, manifest.files[name]) for name in listed}
+            wrong = [name for name, content in contents.items() if content is None]
+            if not wrong:
+                return FolderFiles({name: content or b"" for name, content in contents.items()}, sealed=True)
+            if read_manifest(folder) == manifest:  # otherwise, another process has replaced the folder meanwhile
+                break
     else:
         raise DamagedFile(f"{folder} changes while it is read; wait for the process that writes it")
     if not (folder / wrong[0]).exists():
