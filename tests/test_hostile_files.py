@@ -230,8 +230,6 @@ def test_one_damaged_run_does_not_stop_a_sweep(tmp_path):
     assert "summary.json is damaged or was changed" in entries[0].reason
 
 
-# At one moment of its import, numpy turns the interrupt into an ImportError, which the command reports as unexpected.
-@pytest.mark.flaky(reruns=2, only_rerun=["AssertionError"])
 def test_an_interrupt_during_the_import_is_quiet(tmp_path):
     """Ctrl-C at several moments of the import of torch and equilibria."""
     script = "import sys; from equilibria_entry import main; print('go', flush=True); sys.exit(main())"

@@ -8,11 +8,10 @@ INTERRUPTED = 130  # exit code
 
 
 def main() -> int:
-    """Import the command line and run it."""
+    """Import the command line and run it. It restores the handler of Ctrl-C when the command is imported as well."""
     signal.signal(signal.SIGINT, _interrupted)
     from equilibria.cli import main as run
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     return run()
 
 

@@ -1,6 +1,7 @@
 """The command line. `equilibria.cli.commands` lists the commands; each is imported when it is called."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return report(error)
 
 
+def _let_ctrl_c_raise() -> None:
+    """Restore the usual handler once all modules are imported, some of which cannot be interrupted cleanly."""
+    if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "equilibria_entry":
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _run(arguments: list[str]) -> int:
     modules, arguments = _split_modules(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -51,7 +58,9 @@ def _run(arguments: list[str]) -> int:
     if wanted := [*named_modules(), *modules]:
         import_modules(wanted)
     try:
-        return _parse(name, rest).run()
+        command = _parse(name, rest)
+        _let_ctrl_c_raise()
+        return command.run()
     except UsageError as error:
         error.command = error.command or name
         raise
