@@ -129,7 +129,7 @@ def attempted(check: Callable[[], list[str]]) -> list[str]:
 def result_of(run: Run) -> tuple[Any, ...]:
     """Everything that must be equal, whatever happened during training."""
     losses = [(line["step"], line["loss"]) for line in run.metrics() if "loss" in line]
-    summary = {name: value for name, value in run.summary.items() if name != "training_seconds"}
+    summary = {name: value for name, value in run.summary.items() if not name.endswith("_seconds")}
     return (run.folder / "model.safetensors").read_bytes(), losses, summary, sorted(os.listdir(run.folder))
 
 

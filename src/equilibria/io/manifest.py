@@ -123,7 +123,8 @@ def read_files(folder: Path, names: Collection[str]) -> FolderFiles:
             wrong = [name for name, content in contents.items() if content is None]
             if not wrong:
                 return FolderFiles({name: content or b"" for name, content in contents.items()}, sealed=True)
-            if read_manifest(folder) == manifest:  # otherwise, another process has replaced the folder meanwhile
+            # While nobody waits, writers may have replaced the folder, even twice with the same manifest at the end.
+            if attempt and read_manifest(folder) == manifest:
                 break
     else:
         raise DamagedFile(f"{folder} changes while it is read; wait for the process that writes it")
