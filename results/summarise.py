@@ -44,6 +44,7 @@ DIFFICULTIES = {  # how one is written, and the unit of one or of a range
 ABOUT = {
     "prefix_sum/path_dependent": "a path-dependent control: ",
     "mazes/path_dependent": "a path-dependent control: ",
+    "mazes/percolation": "mazes with loops: ",
     "matrix_inversion/dense": "the paper's cell: ",
 }
 QUOTED = {  # ids of the claims in the table of docs/reproduction.md, by figure
@@ -52,7 +53,7 @@ QUOTED = {  # ids of the claims in the table of docs/reproduction.md, by figure
     "more_iterations": ("high_aa_does_not_get_worse", "low_aa_gets_worse"),
     "interventions": ("mixed_raises_alignment", "mixed_raises_partial_score", "penalty_on_the_trend_line"),
     "stress_test": ("accuracy_under_attack_Mazes_path_independent", "accuracy_under_attack_Mazes_path_dependent"),
-    "correlation": ("strings_all", "mazes_all", "implicit_gradients_improve_alignment"),
+    "correlation": ("strings_all", "mazes_tied_and_injected", "implicit_gradients_improve_alignment"),
     "training_convergence": ("unconverged_implicit",),
     "solver_residuals": ("solvers_are_as_accurate",),
 }

@@ -27,7 +27,7 @@ from equilibria.reproduction.engine.claims import (
     size_of,
     withheld,
 )
-from equilibria.reproduction.engine.drawing import APART, moved_apart
+from equilibria.reproduction.engine.drawing import APART, figure, moved_apart, probit, probit_axis
 
 
 def spearman(x, y) -> float:
@@ -199,3 +199,19 @@ def test_coincident_points_are_drawn_side_by_side():
     np.testing.assert_allclose(moved, [3.0, 3.0 + APART, 1.0, 3.0 - APART, 3.0])
     (again,) = moved_apart(np.array([3.0]), np.array([2.0]), taken)  # of another group
     assert again == pytest.approx(3.0 + 2 * APART)
+
+
+@pytest.mark.parametrize(
+    ("shares", "ticks"),
+    [
+        ([0.4, 0.8], [".3", ".5", ".7", ".9"]),
+        ([0.5, 0.9], [".5", ".7", ".9"]),
+        ([0.0, 1.0], [".01", ".1", ".3", ".5", ".7", ".9", ".99", "\u2265.999"]),
+        ([], [".01", ".1", ".3", ".5", ".7", ".9", ".99", "\u2265.999"]),
+    ],
+)
+def test_the_ticks_of_a_probit_axis_enclose_the_data(shares, ticks):
+    _, ((axis,),) = figure()
+    axis.plot(probit(shares), probit(shares), "o")
+    probit_axis(axis, "x", "AA score")
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ticks

@@ -39,15 +39,25 @@ def test_whether_aa_separates_right_from_wrong_strings():
     assert verdicts("per_instance", strings_of([0.9] * 100, right)) == ["does not hold"] * 4  # AA says nothing: 0.5
 
 
-def test_the_deepest_nets_are_reported_separately():
+def test_nets_of_each_depth_are_judged_separately():
     """The nets with few steps, half of all, separate nothing."""
     deep = strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
     shallow = [row | {"family": f"shallow {row['net']}", "trained_at": 6, "right": row["right"][::-1]} for row in deep]
-    *pooled, _ = FIGURES["per_instance"].claims(deep)
-    assert {claim.remark for claim in pooled} == {""}
-    *pooled, _ = FIGURES["per_instance"].claims([*shallow, *deep])
-    alone = "Nets trained with 6 steps alone: 0 [0, 0]. Nets trained with 32 steps alone: 1 [1, 1]."
-    assert {claim.remark for claim in pooled} == {alone}
+    *by_depth, _ = FIGURES["per_instance"].claims(deep)
+    assert [(claim.value, claim.remark) for claim in by_depth] == [(1.0, "")] * 3
+    *by_depth, _ = FIGURES["per_instance"].claims([*shallow, *deep])
+    assert [claim.value for claim in by_depth] == [0.0] * 3 + [1.0] * 3
+    assert all(claim.remark.startswith("Over nets of all depths together: 0.5 [") for claim in by_depth)
+
+
+def test_lengths_without_correct_strings_are_not_judged():
+    shallow = [
+        row | {"trained_at": 6, "right": row["right"] if row["difficulty"] <= 32 else [False] * 100}
+        for row in strings_of([0.99] * 50 + [0.2] * 50, [True] * 50 + [False] * 50)
+    ]
+    judged = [claim.id for claim in FIGURES["per_instance"].claims(shallow)]
+    assert [one for one in judged if "longer" in one] == []
+    assert len(judged) == 3  # all lengths, those up to the training length, and within a net
 
 
 def test_nets_and_lengths_alone_do_not_tell_right_from_wrong():

@@ -39,7 +39,6 @@ ALWAYS = (
     Departure("attack: steps that the gradient passes through", "not given", "the first 32"),
     Departure("attack: initial guesses per example", "several", "three"),
     Departure("memory of Anderson's method at test time", "not given; 3 in training", "5"),
-    Departure("prefix sums: seeds", "not given", "one"),
     Departure("matrices: loss", "squared error", "100 times the squared error at the scale laptop"),
     Departure("alignment penalty", "dot products of states", "dot products of states scaled to unit length"),
     Departure(

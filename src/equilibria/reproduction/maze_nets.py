@@ -31,7 +31,13 @@ MAZE_CATEGORIES = (  # in the order in which figures show them
     Category.NO_INJECTION,
 )
 FEEDFORWARD_MAZES = (Category.FEEDFORWARD, Category.FEEDFORWARD_INJECTED)
-AFTER_UNROLLING = (Category.IMPLICIT, Category.PHANTOM)  # their training repeats that of the deep nets first
+REPEATS = {  # nets whose training first repeats that of others
+    Category.IMPLICIT: Category.DEEP,
+    Category.PHANTOM: Category.DEEP,
+    Category.IMPLICIT_AFTER_MIXED: Category.MIXED_RANDOM_DEPTH,
+    Category.PHANTOM_AFTER_MIXED: Category.MIXED_RANDOM_DEPTH,
+}
+AFTER_MIXED = (Category.IMPLICIT_AFTER_MIXED, Category.PHANTOM_AFTER_MIXED)
 CONTRASTS = (*FEEDFORWARD_MAZES, Category.NO_INJECTION)  # nets without weight tying or without injection
 TIED = tuple(category for category in MAZE_CATEGORIES if category not in CONTRASTS)  # and injected
 INDEPENDENT_MAZES = Category.MIXED_RANDOM_DEPTH  # the maze nets that promote path independence most
@@ -40,14 +46,13 @@ DEPENDENT_MAZES = Category.SHALLOW  # and least
 
 def maze_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
     """Return the maze nets of some categories, one for each seed."""
-    unrolled = maze_recipe(scale, Category.DEEP)
     return [
         replace(
             figure_net(category, replace(maze_recipe(scale, category), seed=seed)),
-            origin=unrolled if category in AFTER_UNROLLING else None,
+            origin=maze_recipe(scale, REPEATS[category]) if category in REPEATS else None,
         )
         for category in categories
-        for seed in (scale.contrast_seeds if category in CONTRASTS else scale.maze_seeds)
+        for seed in (scale.contrast_seeds if category in (*CONTRASTS, *AFTER_MIXED) else scale.maze_seeds)
     ]
 
 
@@ -90,10 +95,11 @@ def maze_recipe(scale: Scale, category: Category) -> Recipe:
             return _feedforward(base, free, Projected())
         case Category.FEEDFORWARD_INJECTED:
             return _feedforward(base, body, base.start)
-        case Category.IMPLICIT:
-            return _after_unrolling(scale, base, Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth)))
-        case Category.PHANTOM:
-            return _after_unrolling(scale, base, Phantom(steps=2, damping=0.75))
+        case Category.IMPLICIT | Category.IMPLICIT_AFTER_MIXED:
+            gradient = Implicit(solver=Broyden(), budget=Budget(scale.implicit_depth))
+            return _after_unrolling(scale, maze_recipe(scale, REPEATS[category]), gradient)
+        case Category.PHANTOM | Category.PHANTOM_AFTER_MIXED:
+            return _after_unrolling(scale, maze_recipe(scale, REPEATS[category]), Phantom(steps=2, damping=0.75))
     raise ValueError(f"there are no maze nets of category {category!r}; use one of {', '.join(MAZE_CATEGORIES)}")
 
 
@@ -124,14 +130,15 @@ def _feedforward(recipe: Recipe, body: ConvNet, start: Start) -> Recipe:
 
 def _after_unrolling(scale: Scale, base: Recipe, gradient: Gradient) -> Recipe:
     """Unroll first, and then train with Broyden's method and another gradient."""
-    optim = base.optim
+    optim, unrolled = base.optim, base.gradient
+    assert isinstance(unrolled, Backprop)
     return _evaluated_after(
         replace(
             base,
             solver=Broyden(),
             depth=Fixed(scale.implicit_depth),
             gradient=gradient,
-            pretraining=Pretraining(optim.steps, base.depth, None, optim.lr),
+            pretraining=Pretraining(optim.steps, base.depth, unrolled.last, optim.lr),
             optim=replace(optim, steps=optim.steps + scale.implicit_steps, lr=scale.implicit_rate),
         ),
         scale.implicit_depth,

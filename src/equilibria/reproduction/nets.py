@@ -44,6 +44,8 @@ class Category(StrEnum):
     DEEP_WEIGHT_NORM = "unroll_deep_weight_norm"
     DEEP_GROUP_NORM = "unroll_deep_group_norm"
     PHANTOM = "phantom"
+    IMPLICIT_AFTER_MIXED = "implicit_after_mixed"  # not in the paper: the unrolled part has mixed starts, random depths
+    PHANTOM_AFTER_MIXED = "phantom_after_mixed"
     PROGRESSIVE = "progressive"
     FEEDFORWARD = "feedforward"
     FEEDFORWARD_INJECTED = "feedforward_injected"
@@ -51,6 +53,9 @@ class Category(StrEnum):
     # The nets of Table 1.
     PATH_INDEPENDENT = "path_independent"
     PATH_DEPENDENT = "path_dependent"
+
+
+WITH_FURTHER_SEEDS = (Category.IMPLICIT,)  # prefix-sum nets, few of which fit
 
 
 class ForwardAndGradient(StrEnum):
@@ -72,7 +77,8 @@ AT_FURTHER_RATES = (
     Category.UNROLL,
     Category.MIXED,
     Category.IMPLICIT,
-)  # prefix-sum nets that are trained at more rates
+    Category.PENALTY,
+)  # prefix-sum nets that are trained at more rates, with one seed
 
 
 def figure_net(category: StrEnum, recipe: Recipe, depth: int | None = None) -> FigureNet:
@@ -118,8 +124,7 @@ def string_nets(scale: Scale, *categories: Category) -> list[FigureNet]:
 def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
     local, penalised = category in (Category.LOCAL, Category.LOCAL_PLAIN), category is Category.PENALTY
     factors = scale.penalty_factors if penalised else scale.string_factors
-    if category in AT_FURTHER_RATES:
-        factors = factors._replace(rates=(*factors.rates, *scale.further_rates))
+    further = scale.further_rates if category in AT_FURTHER_RATES else ()
     base = scale.free_strings if local else scale.strings
     body = base.net
     assert isinstance(body, ConvNet)
@@ -129,9 +134,15 @@ def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
         body = replace(body, norm="channel")
         factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1], seeds=(0,))
     nets = []
-    for seed, (depth, random), weight_norm, rate in product(
-        factors.seeds, zip(factors.depths, factors.random_depths, strict=True), (False, True), factors.rates
-    ):
+    seeds = factors.seeds if category in WITH_FURTHER_SEEDS else factors.seeds[:1]
+    varied = [
+        (seed, depths, weight_norm, rate)
+        for seed, depths, weight_norm in product(
+            seeds, zip(factors.depths, factors.random_depths, strict=True), (False, True)
+        )
+        for rate in (*factors.rates, *(further if seed == seeds[0] else ()))
+    ]
+    for seed, (depth, random), weight_norm, rate in varied:
         recipe = replace(
             base,
             net=replace(body, weight_norm=weight_norm),

@@ -152,6 +152,23 @@ RECIPES: dict[str, Recipe] = {
             ),
             source="a control: weight norm, depth 15 from zero; the paper's maze net of Table 1 has 8 layers",
         ),
+        replace(
+            MAZES,
+            name="mazes/percolation",
+            task=Mazes(family="percolation"),
+            net=replace(IMAGE_NET, norm="none", padding="circular", blocks=2),
+            depth=Uniform(12, 28),
+            gradient=Backprop(last=12),
+            extras=(),
+            optim=replace(MAZES.optim, steps=1500, averaging=0.99, weight_decay=0.0),
+            evaluation=Evaluation(
+                at=((9, 50), (13, 100)),
+                every=250,
+                examples=100,
+                finally_at=((9, 50, 1000, 100), (13, 100, 1000, 100), (25, 400, 1000, 24)),
+            ),
+            source="mazes with loops; the cell has no norm, as in the paper, and learns without noise (docs/LOG.md)",
+        ),
         BLURRY_MNIST,
         MATRIX_INVERSION,
         replace(

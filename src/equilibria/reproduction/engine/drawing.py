@@ -49,9 +49,14 @@ def probit(shares: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def probit_axis(axis: Axes, which: str, label: str) -> None:
-    """Label an axis that shows `probit` of shares."""
-    names = [f"{tick:g}".replace("0.", "\u2265." if tick == CAP else ".") for tick in TICKS]
-    (axis.set_xticks if which == "x" else axis.set_yticks)(probit(TICKS), names)
+    """Label an axis that shows `probit` of shares. Its ticks enclose what is drawn already."""
+    low, high = getattr(axis.dataLim, f"interval{which}")
+    places = probit(TICKS)
+    first = max(int(np.searchsorted(places, low + APART)) - 1, 0) if np.isfinite(low) else 0
+    last = int(np.searchsorted(places, high - APART)) + 1 if np.isfinite(high) else len(TICKS)
+    shown = TICKS[first:last]
+    names = [f"{tick:g}".replace("0.", "\u2265." if tick == CAP else ".") for tick in shown]
+    (axis.set_xticks if which == "x" else axis.set_yticks)(probit(shown), names)
     (axis.set_xlabel if which == "x" else axis.set_ylabel)(label)
 
 
@@ -116,6 +121,13 @@ def moved_apart(x: np.ndarray, y: np.ndarray, taken: Counter[tuple[float, float]
         taken[same] += 1
         placed.append(place[0] + APART * ((turn + 1) // 2) * (1 if turn % 2 else -1))
     return np.array(placed)
+
+
+def legend_outside(drawn: Drawing, axis: Axes, *, place: str = "outside upper center", columns: int = 4) -> None:
+    """Place the legend of one axis beside all axes, where it hides no points."""
+    handles, labels = axis.get_legend_handles_labels()
+    options: dict[str, Any] = {"loc": place, "ncols": min(columns, max(len(labels), 1))}
+    drawn.legend(handles, labels, **options)
 
 
 def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Drawing:

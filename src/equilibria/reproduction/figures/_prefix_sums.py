@@ -1,14 +1,15 @@
 """Parts that the prefix-sum figures share: how nets are measured, and averages over lengths."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from equilibria.reproduction.engine.drawing import figure, probit, probit_axis, scatter
+from equilibria.reproduction.engine.drawing import figure, legend_outside, probit, probit_axis, scatter
 from equilibria.reproduction.engine.figure import Plan, PlannedMeasurement, plan_all
-from equilibria.reproduction.engine.rows import Row, select
+from equilibria.reproduction.engine.rows import Row, select, values
 from equilibria.reproduction.figures._nets_as_points import averaged, families
 from equilibria.reproduction.measures.profile import Profile
 from equilibria.reproduction.nets import Category, string_nets
@@ -84,13 +85,14 @@ def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing
     """Draw a row of panels for each length, with the training budget on the left and a large budget on the right."""
     drawn, axes = figure(2, len(LENGTHS), width=4.2, height=2.5)
     rows = with_fits(rows)
+    lowest = min((score for score in probit(values(rows, "alignment")) if math.isfinite(score)), default=AA_LIMITS[0])
     for length, (left, right) in zip(LENGTHS, axes, strict=True):
         trained = " (as in training)" if length == TRAINED_ON else ""
         for axis, budget in ((left, "training"), (right, "large")):
             scatter_of_nets(axis, select(rows, difficulty=length, budget=budget), labels)
             axis.set_title(f"{length} bits{trained}, {budget} budget")
-            axis.set_xlim(*AA_LIMITS)
-    axes[0, 0].legend(fontsize=6)
+            axis.set_xlim(max(AA_LIMITS[0], lowest - 0.1), AA_LIMITS[1])
+    legend_outside(drawn, axes[0, 0])
     return drawn
 
 

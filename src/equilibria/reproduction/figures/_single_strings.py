@@ -34,10 +34,15 @@ def solved_strings(rows: Sequence[Row]) -> list[SolvedString]:
     ]
 
 
+def trained_depths(rows: Sequence[Row]) -> list[int]:
+    """Return the depths at which nets were trained."""
+    return sorted({row["trained_at"] for row in rows})
+
+
 def of_other_nets(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Estimate]) -> str:
     """Describe an estimate for the fitting nets of each depth, and for all nets if some do not fit."""
     known = fitting(rows)
-    depths = sorted({row["trained_at"] for row in known})
+    depths = trained_depths(known)
     found = [
         f"Nets trained with {depth} steps alone: {in_words(estimate(select(known, trained_at=depth)))}."
         for depth in depths
@@ -45,4 +50,13 @@ def of_other_nets(rows: Sequence[Row], estimate: Callable[[Sequence[Row]], Estim
     ]
     if len(known) < len(rows):
         found.append(f"All nets, fitting or not: {in_words(estimate(rows))}.")
+    return " ".join(found)
+
+
+def of_all_depths(rows: Sequence[Row], depth: int, estimate: Callable[[Sequence[Row]], Estimate]) -> str:
+    """Describe an estimate over the nets of all depths, and over all nets of one depth if some do not fit."""
+    same, known = select(rows, trained_at=depth), fitting(rows)
+    found = [f"Over nets of all depths together: {in_words(estimate(known))}."] * (len(trained_depths(known)) > 1)
+    if len(fitting(same)) < len(same):
+        found.append(f"All nets of this depth, fitting or not: {in_words(estimate(same))}.")
     return " ".join(found)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import STRONG, Claim
-from equilibria.reproduction.engine.drawing import figure
+from equilibria.reproduction.engine.drawing import figure, legend_outside
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
 from equilibria.reproduction.engine.rows import Row, select
 from equilibria.reproduction.figures._nets_as_points import accuracy_rises, as_points, averaged
@@ -48,7 +48,7 @@ class Kernels(Figure):
             scatter_of_nets(axis, nets, LABELS, x=name)
             axis.set_title(label)
             axis.set_xlabel("agreement" if name in KERNELS else "AA score")
-        axes[1, 1].legend(fontsize=6, loc="upper left")
+        legend_outside(drawn, axes[1, 1])
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:

@@ -16,7 +16,13 @@ from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
 from equilibria.reproduction.figures._prefix_sums import at_both_budgets, with_fits
-from equilibria.reproduction.figures._single_strings import SolvedString, of_other_nets, solved_strings
+from equilibria.reproduction.figures._single_strings import (
+    SolvedString,
+    of_all_depths,
+    of_other_nets,
+    solved_strings,
+    trained_depths,
+)
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
@@ -72,7 +78,8 @@ class ConvergenceVsPathIndependence(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         every = select(with_fits(rows), budget="large")
-        share, low = (partial(_share, select(every, category=one)) for one in (Category.MIXED, Category.UNROLL))
+        mixed, plain = (select(every, category=one) for one in (Category.MIXED, Category.UNROLL))
+        share, by_depth, low = partial(_share, mixed), partial(_share_by_depth, mixed), partial(_share, plain)
         return [
             share(
                 "converged_have_high_aa",
@@ -82,7 +89,7 @@ class ConvergenceVsPathIndependence(Figure):
                 above=ALMOST_ALWAYS,
                 paper="almost always",
             ),
-            share(
+            *by_depth(
                 "converged_are_right",
                 "strings that converge are mostly correct",
                 CONVERGED,
@@ -98,7 +105,7 @@ class ConvergenceVsPathIndependence(Figure):
                 above=MANY,
                 paper="many samples",
             ),
-            share(
+            *by_depth(
                 "unconverged_with_high_aa_are_right",
                 "convergence is not needed: strings with a high AA score that did not converge are mostly correct",
                 UNCONVERGED_WITH_HIGH_AA,
@@ -147,11 +154,30 @@ def _draw_strings(axis: Axes, rows: Sequence[Row], label: str) -> None:
 
 def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Group, are: Group, **words: Any) -> Claim:
     """Judge the share of the strings in one group that are also in another."""
-
-    def share(rows: Sequence[Row]) -> Estimate:
-        nets = [[one for one in solved_strings(net) if among.contains(one)] for _, net in group_by(rows, "family")]
-        return share_over_nets([(sum(map(are.contains, net)), len(net)) for net in nets])
-
+    share = partial(_estimate, among, are)
     what = f"{{}} of {among.words} {are.words}, over families of nets"
-    remark = of_other_nets(rows, share)
-    return judge(claim_id, statement, share(fitting(rows)), what=what, remark=remark, **words)
+    return judge(claim_id, statement, share(fitting(rows)), what=what, remark=of_other_nets(rows, share), **words)
+
+
+def _share_by_depth(
+    rows: Sequence[Row], claim_id: str, statement: str, among: Group, are: Group, **words: Any
+) -> list[Claim]:
+    """Judge it for each depth. Depths differ so much that a common mean depends on the number of nets of each."""
+    share = partial(_estimate, among, are)
+    return [
+        judge(
+            f"{claim_id}_trained_with_{depth}",
+            f"nets trained with {depth} steps: {statement}",
+            share(select(fitting(rows), trained_at=depth)),
+            what=f"{{}} of {among.words} {are.words}, over families of nets",
+            remark=of_all_depths(rows, depth, share),
+            **words,
+        )
+        for depth in trained_depths(fitting(rows))
+    ]
+
+
+def _estimate(among: Group, are: Group, rows: Sequence[Row]) -> Estimate:
+    """Estimate the share of the strings in one group that are also in another, over families of nets."""
+    nets = [[one for one in solved_strings(net) if among.contains(one)] for _, net in group_by(rows, "family")]
+    return share_over_nets([(sum(map(are.contains, net)), len(net)) for net in nets])

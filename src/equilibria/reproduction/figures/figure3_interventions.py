@@ -16,7 +16,7 @@ from equilibria.reproduction.engine.claims import (
     rank_correlation,
     size_of,
 )
-from equilibria.reproduction.engine.drawing import figure, least_squares, probit
+from equilibria.reproduction.engine.drawing import figure, least_squares, legend_outside, probit
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points
 from equilibria.reproduction.engine.rows import Row, group_by, select, values
 from equilibria.reproduction.figures._nets_as_points import (
@@ -58,7 +58,7 @@ class Interventions(Figure):
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=5.6, height=4.4)
         scatter_of_nets(axis, self._nets(rows), LABELS)
-        axis.legend(fontsize=7)
+        legend_outside(drawn, axis)
         axis.set_title("prefix sums, 16 to 256 bits")
         return drawn
 

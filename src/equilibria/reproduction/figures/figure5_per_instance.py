@@ -1,25 +1,27 @@
 """Figure 5, right: AA distinguishes correct from wrong answers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from scipy.stats import rankdata
 
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, area_over_nets, judge, mean
-from equilibria.reproduction.engine.drawing import RIGHT, WRONG, figure, probit, probit_axis
+from equilibria.reproduction.engine.drawing import RIGHT, WRONG, figure
 from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
-from equilibria.reproduction.figures._prefix_sums import AA_LIMITS, LENGTHS, LONGER, at_both_budgets, with_fits
-from equilibria.reproduction.figures._single_strings import of_other_nets, solved_strings
+from equilibria.reproduction.figures._prefix_sums import LENGTHS, LONGER, at_both_budgets, with_fits
+from equilibria.reproduction.figures._single_strings import of_all_depths, solved_strings, trained_depths
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
-FEWEST_OF_EACH = 5  # correct and wrong strings of one net at one length, for an area of its own
+FEWEST_OF_EACH = 5  # correct and wrong strings, for an area
 USEFUL = 0.8  # an area under the curve above this is called useful
-BINS = np.linspace(AA_LIMITS[0], AA_LIMITS[1], 41)
+BINS = np.geomspace(1e-4, 2.0, 33).tolist()  # of 1 - AA; scores are recorded with four digits
 PARTS = {  # the title of a panel, and its lengths
     "all": ("all lengths", LENGTHS),
     "trained": ("lengths up to the training length", tuple(length for length in LENGTHS if length not in LONGER)),
@@ -35,8 +37,8 @@ class PerInstance(Figure):
     title = "Path independence distinguishes correct from wrong answers without labels"
     setup = (
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, after 512 Anderson steps: the "
-        "AA score of each, and whether all its bits are correct. A string whose solves diverged counts as the "
-        "least path independent. Only nets that fit their training data."
+        "AA score of each, and whether all its bits are correct, for nets trained with 6 and with 32 steps. A string "
+        "whose solves diverged counts as the least path independent. Only nets that fit their training data."
     )
     caption = "Paper: per-instance path independence is highly correlated with correctness of predictions."
 
@@ -44,43 +46,41 @@ class PerInstance(Figure):
         return at_both_budgets(scale, Category.MIXED)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
-        drawn, (axes,) = figure(3, width=3.6, height=3.2)
         rows = fitting(_strings(rows))
-        for axis, (title, lengths) in zip(axes, PARTS.values(), strict=True):
-            strings = solved_strings(select(rows, difficulty=lengths))
-            for name, right, colour, hatch in (("correct", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
-                scores = probit([one.alignment for one in strings if one.right == right])
-                label = f"{name} ({len(scores)})"
-                each = [1 / max(len(scores), 1)] * len(scores)
-                style = {"color": colour, "alpha": 0.55, "hatch": hatch, "edgecolor": colour}
-                axis.hist(scores, BINS, weights=each, label=label, **style)
-            area = _area(rows, lengths)
-            found = "inconclusive" if np.isnan(area.low) else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
-            axis.set_title(f"{title}\narea under ROC {found}", fontsize=9)
-            probit_axis(axis, "x", "AA score of the string")
-            axis.tick_params(axis="x", labelsize=7)
-            axis.legend(fontsize=7, loc="upper left")
-        axes[0].set_ylabel("share of correct and of wrong strings")
+        depths = trained_depths(rows) or [0]
+        drawn, axes = figure(len(PARTS), len(depths), width=3.6, height=2.9)
+        for line, depth in zip(axes, depths, strict=True):
+            nets = select(rows, trained_at=depth)
+            for axis, (title, lengths) in zip(line, PARTS.values(), strict=True):
+                _draw_histogram(axis, nets, lengths)
+                area = _area(nets, lengths)
+                found = "n/a" if np.isnan(area.low) else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
+                axis.set_title(f"{depth} steps, {title}\narea under ROC {found}", fontsize=8)
+            line[0].set_ylabel("share of correct and of wrong strings")
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         every = _strings(rows)
         rows = fitting(every)
-        pooled = [
+        # Nets of different depths differ so much that an area over all of them mostly tells depths apart.
+        by_depth = [
             judge(
-                f"aa_tells_right_from_wrong_{part}",
-                f"AA distinguishes correct from wrong answers, {title}",
-                _area(rows, lengths),
+                f"aa_tells_right_from_wrong_{part}_trained_with_{depth}",
+                f"nets trained with {depth} steps: AA distinguishes correct from wrong answers, {title}",
+                _area(nets, lengths),
                 above=USEFUL,
                 what="area under the ROC curve {} over families of nets",
                 paper="highly correlated",
-                remark=of_other_nets(every, lambda rows, lengths=lengths: _area(rows, lengths)),
+                remark=of_all_depths(every, depth, lambda rows, lengths=lengths: _area(rows, lengths)),
             )
+            for depth in trained_depths(rows)
+            if (nets := select(rows, trained_at=depth))
             for part, (title, lengths) in PARTS.items()
+            if _enough_of_each(nets, lengths)
         ]
         within, nets = _areas_within(rows)
         return [
-            *pooled,
+            *by_depth,
             judge(
                 "aa_tells_right_from_wrong_within_a_net",
                 "AA distinguishes correct from wrong answers of the same net at the same length",
@@ -93,6 +93,20 @@ class PerInstance(Figure):
                 remark=f"From {min(within):.2f} to {max(within):.2f}." if within else "",
             ),
         ]
+
+
+def _draw_histogram(axis: Axes, rows: Sequence[Row], lengths: tuple[int, ...]) -> None:
+    """Draw how far AA is from 1, for the correct and for the wrong strings."""
+    strings = solved_strings(select(rows, difficulty=lengths))
+    for name, right, colour, hatch in (("correct", True, RIGHT, ""), ("wrong", False, WRONG, "///")):
+        away = np.clip([1 - one.alignment for one in strings if one.right == right], BINS[0], BINS[-1])
+        weights = [1 / max(len(away), 1)] * len(away)
+        style: dict[str, Any] = {"color": colour, "alpha": 0.55, "hatch": hatch, "edgecolor": colour}
+        axis.hist(away, BINS, weights=weights, label=f"{name} ({len(away)})", **style)
+    axis.set_xscale("log")
+    axis.set_xlim(BINS[-1], BINS[0])  # the most path-independent strings on the right, as in other figures
+    axis.set_xlabel("1 - AA score of the string")
+    axis.legend(fontsize=7, loc="upper left")
 
 
 def _strings(rows: Sequence[Row]) -> list[Row]:
@@ -111,6 +125,12 @@ def _areas_within(rows: Sequence[Row]) -> tuple[list[float], list[str]]:
             areas.append((ranks.sum() - len(right) * (len(right) + 1) / 2) / (len(right) * len(wrong)))
             nets.append(row["net"])
     return areas, nets
+
+
+def _enough_of_each(rows: Sequence[Row], lengths: tuple[int, ...]) -> bool:
+    """Whether there are correct and wrong strings of these lengths to distinguish."""
+    right = [one for row in select(rows, difficulty=lengths) for one in row["right"]]
+    return FEWEST_OF_EACH <= sum(right) <= len(right) - FEWEST_OF_EACH
 
 
 def _area(rows: Sequence[Row], lengths: tuple[int, ...]) -> Estimate:
