@@ -158,6 +158,15 @@ class Place(NamedTuple):
         return ", ".join(filter(None, [f"{self.part.capitalize()} {self.number}", self.detail]))
 
 
+@dataclass(frozen=True)
+class Ablation:
+    """An experiment on why claims of a figure do not hold: one change, and the claims that show its effect."""
+
+    claims: tuple[str, ...]  # ids of claims of the figure
+    change: str  # what the experiment changes
+    shown_by: tuple[tuple[str, str], ...]  # the name of a figure and the id of one of its claims
+
+
 class Figure(ABC):
     """A figure or a table of the paper. `draw` and `claims` see rows only, so both can change without re-measuring.
 
@@ -170,6 +179,7 @@ class Figure(ABC):
     title: ClassVar[str]
     setup: ClassVar[str]  # a sentence or two on what is done
     caption: ClassVar[str] = ""  # what the drawing shows, and what the paper says about it
+    ablations: ClassVar[tuple[Ablation, ...]] = ()
 
     @property
     def place(self) -> str:

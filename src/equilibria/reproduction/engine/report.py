@@ -13,7 +13,7 @@ from equilibria.io.pages import render
 from equilibria.reproduction.departures import departures
 from equilibria.reproduction.engine.accounts import Cost, TrainedNet, cost, cost_by_task, provenance, trained_nets
 from equilibria.reproduction.engine.claims import LEVEL, STRONG, Claim, Verdict
-from equilibria.reproduction.engine.figure import Figure, TableContent, TableFigure
+from equilibria.reproduction.engine.figure import Ablation, Figure, TableContent, TableFigure
 from equilibria.reproduction.engine.store import Block, Store, add_net_columns, write_if_new
 from equilibria.reproduction.scales import Scale
 
@@ -45,6 +45,16 @@ class _Finished:
         return cost(self.nets, self.blocks)
 
 
+@dataclass(frozen=True)
+class _Explained:
+    """An ablation, with the claims that it is about and those that show its effect."""
+
+    ablation: Ablation
+    figure: Figure
+    about: list[Claim]  # that do not hold
+    shown_by: list[tuple[Figure, Claim]]
+
+
 def write_report(folder: str | Path, scale: Scale, figures: Iterable[Figure]) -> Path:
     """Write `folder`/<scale>/report.html from the store, without training or measuring anything."""
     store = Store(Path(folder) / scale.name)
@@ -58,6 +68,7 @@ def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
     found = {figure.name: _read(store, figure, scale) for figure in figures}
     done = [one for one in found.values() if one]
     claims = [(one, claim) for one in done for claim in one.claims]
+    explained = _explained(done)
     nets = [net for one in done for net in one.nets]
     blocks = [block for one in done for block in one.blocks]
     return render(
@@ -76,6 +87,7 @@ def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
             for one, claim in claims
             if claim.verdict == verdict
         ],
+        explained=explained,
         verdicts=list(Verdict),
         meanings=MEANINGS,
         marks=MARKS,
@@ -86,6 +98,19 @@ def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
         tasks=cost_by_task(nets, blocks),
         provenance=provenance(store, nets),
     )
+
+
+def _explained(done: Sequence[_Finished]) -> list[_Explained]:
+    """The ablations of claims that do not hold, if the figures that show their effect are finished."""
+    claims = {(one.figure.name, claim.id): (one.figure, claim) for one in done for claim in one.claims}
+    found = []
+    for one in done:
+        for ablation in one.figure.ablations:
+            about = [claim for claim in one.claims if claim.id in ablation.claims and claim.verdict is Verdict.FAILS]
+            shown_by = [claims[key] for key in ablation.shown_by if key in claims]
+            if about and shown_by:
+                found.append(_Explained(ablation, one.figure, about, shown_by))
+    return found
 
 
 def _read(store: Store, figure: Figure, scale: Scale) -> _Finished | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge, mean
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, Points, plan_all
+from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, select, values
 from equilibria.reproduction.figures._nets_as_points import as_points, averaged, families
 from equilibria.reproduction.figures._prefix_sums import (
@@ -39,6 +39,17 @@ class InterventionsByDifficulty(Figure):
         "The prefix-sum nets of Figure 3 at each length: on the left the solver and the steps of their training, on "
         "the right 512 Anderson steps. The claims are about the mixed-start nets of the smallest depth, and about the "
         "same nets with a norm at each position and longer training, which also take 512 plain steps."
+    )
+    ablations = (
+        Ablation(
+            ("shallow_nets_accurate_at_32", "shallow_nets_accurate_at_64"),
+            "The norm and the length of training: a norm at each position instead of group norm, 3000 updates, and "
+            "plain steps instead of Anderson's method.",
+            (
+                ("interventions_by_difficulty", "local_norm_nets_accurate_at_32"),
+                ("interventions_by_difficulty", "local_norm_nets_accurate_at_64"),
+            ),
+        ),
     )
     caption = "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64."
 

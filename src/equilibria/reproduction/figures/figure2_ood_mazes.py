@@ -11,6 +11,7 @@ from equilibria.diagnostics import Estimate
 from equilibria.nets import Feedforward
 from equilibria.reproduction.engine.claims import (
     Claim,
+    Source,
     fall_of_share,
     in_words,
     judge,
@@ -21,6 +22,7 @@ from equilibria.reproduction.engine.claims import (
 )
 from equilibria.reproduction.engine.drawing import COLOURS, MARKERS, figure, probit, probit_axis
 from equilibria.reproduction.engine.figure import (
+    Ablation,
     Figure,
     FigureNet,
     Part,
@@ -28,6 +30,7 @@ from equilibria.reproduction.engine.figure import (
     Plan,
     PlannedMeasurement,
     in_plain_words,
+    plan_all,
 )
 from equilibria.reproduction.engine.rows import Row, group_by, select, values
 from equilibria.reproduction.figures._nets_as_points import families, fitting
@@ -91,13 +94,22 @@ class MazesBySize(Figure):
         "fit their training data; dots: single nets, open if they do not fit."
     )
     caption = "Dashed: without weight tying or injection. Paper: only weight-tied, injected nets generalise."
+    ablations = (
+        Ablation(
+            ("nets_without_injection_do_not_generalise",),
+            "The number of steps: the paper's, instead of the number with which the nets solve most mazes.",
+            (("ood_mazes", "nets_without_injection_fail_with_many_steps"),),
+        ),
+    )
 
     def plan(self, scale: Scale) -> Plan:
-        return at_large_budget(scale, MAZE_CATEGORIES, *SIZES)
+        free = maze_nets(scale, Category.NO_INJECTION)
+        many = replace(profile(scale, free[0], HARDER), search=0, aligned=0)
+        return [*at_large_budget(scale, MAZE_CATEGORIES, *SIZES), *plan_all(free, many)]
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, ((axis,),) = figure(width=7.0, height=4.0)
-        rows = with_fits(rows)
+        rows = with_fits(_as_shown(rows))
         for i, (category, nets) in enumerate(group_by(rows, "category")):
             colour, aside = COLOURS[i % len(COLOURS)], 0.04 * (i - len(MAZE_CATEGORIES) / 2)
             line = [(size, values(fitting(same), "score")) for size, same in group_by(nets, "difficulty")]
@@ -118,7 +130,7 @@ class MazesBySize(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        rows = with_fits(rows)
+        many, rows = _with_many_steps(rows), with_fits(_as_shown(rows))
         return [
             _tied_nets_generalise(rows),
             _does_not_generalise(
@@ -131,8 +143,19 @@ class MazesBySize(Figure):
                 "weight-tied nets without injection do not solve larger mazes",
                 select(rows, category=Category.NO_INJECTION),
             ),
+            *([_worse_with_many_steps(many)] if many else []),
             _group_norm_hurts(rows),
         ]
+
+
+def _with_many_steps(rows: Sequence[Row]) -> list[Row]:
+    """The rows of nets without injection with the paper's budget. Elsewhere these nets take their best number."""
+    return [row for row in select(rows, category=Category.NO_INJECTION) if row.get("budget") == "large"]
+
+
+def _as_shown(rows: Sequence[Row]) -> list[Row]:
+    aside = _with_many_steps(rows)
+    return [row for row in rows if row not in aside]
 
 
 def with_fits(rows: Sequence[Row]) -> list[Row]:
@@ -193,6 +216,20 @@ def _does_not_generalise(claim_id: str, statement: str, every: Sequence[Row]) ->
         remark=f"Single nets: {listed(nets)}. The interval contains those of all nets." if nets else "",
     )
     return claim if nets else withheld(claim, does_not_fit(every))
+
+
+def _worse_with_many_steps(rows: Sequence[Row]) -> Claim:
+    """Whether nets without injection, each of them, solve almost no larger mazes with the paper's number of steps."""
+    return judge(
+        "nets_without_injection_fail_with_many_steps",
+        f"with the paper's {rows[0]['steps']} steps, nets without injection do not solve larger mazes",
+        over_seeds([solved(row) for row in rows]),
+        below=NOT,
+        what=f"{{}} of {HARDER}x{HARDER} mazes solved",
+        source=Source.OURS,
+        added_late=True,
+        remark=f"Single nets: {listed(rows)}. The interval contains those of all nets.",
+    )
 
 
 def _group_norm_hurts(rows: Sequence[Row]) -> Claim:

@@ -9,6 +9,7 @@ from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, over_seeds
 from equilibria.reproduction.engine.drawing import figure, legend_outside, probit_axis, scatter
 from equilibria.reproduction.engine.figure import (
+    Ablation,
     Figure,
     Part,
     Place,
@@ -24,7 +25,7 @@ from equilibria.reproduction.figures.figure2_ood_mazes import TRAINED_ON, profil
 from equilibria.reproduction.figures.figure2_ood_mazes import at_large_budget as mazes_at_large_budget
 from equilibria.reproduction.figures.figure2_ood_mazes import with_fits as with_solved
 from equilibria.reproduction.maze_nets import MAZE_CATEGORIES, TIED, maze_nets
-from equilibria.reproduction.nets import WAYS, Category
+from equilibria.reproduction.nets import WAYS, Category, ForwardAndGradient
 from equilibria.reproduction.scales import Scale
 from equilibria.tasks import Mazes, PrefixSum
 
@@ -52,6 +53,26 @@ class Correlation(Figure):
         "512 Anderson steps. "
         "Mazes: nets of all categories at 13x13 and 25x25; shallow nets and nets without injection at their best "
         "number of steps. Open symbols: nets that do not fit their training data, which no claim counts."
+    )
+    ablations = (
+        Ablation(
+            ("implicit_gradients_improve_alignment", "implicit_gradients_improve_partial_score"),
+            "The forward pass of nets with implicit gradients: it converges in training, by plain iteration, by a "
+            "stronger ridge of Anderson's method, or by Jacobian regularisation.",
+            tuple(
+                ("implicit_gradients", f"{cell}_is_independent")
+                for cell in (
+                    ForwardAndGradient.PLAIN_IMPLICIT,
+                    ForwardAndGradient.RIDGE_IMPLICIT,
+                    ForwardAndGradient.ANDERSON_REGULARISED,
+                )
+            ),
+        ),
+        Ablation(
+            ("deep_net_from_zero_is_independent",),
+            "The training: mixed starts and random depths (the best of three seeds by AA).",
+            (("stress_test", "aa_under_attack_Mazes_path_independent"),),
+        ),
     )
     caption = "Each maze net appears twice, once for each size. Paper: accuracy rises strongly with AA."
 

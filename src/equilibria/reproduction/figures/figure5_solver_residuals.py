@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, difference, in_words, judge, mean, share, size_of
 from equilibria.reproduction.engine.drawing import COLOURS, figure
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan, plan_all
+from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan, plan_all
 from equilibria.reproduction.engine.rows import Row, group_by, numbers, select, values
 from equilibria.reproduction.maze_nets import INDEPENDENT_MAZES, shown_maze_net
 from equilibria.reproduction.measures.settling import Settling
@@ -38,6 +38,13 @@ class SolverResiduals(Figure):
         "residuals of both solvers over 200 steps, none stopped early; means over 9x9 mazes in several runs, and "
         "single mazes of 9x9, 13x13 and 25x25. On the right, the distance between the states of the two solvers at "
         "every step, for five mazes of each size. Whether plain iteration settles is measured on more mazes."
+    )
+    ablations = (
+        Ablation(
+            ("iteration_does_not_settle_9", "solvers_reach_different_limits"),
+            "The size of the mazes: larger than in training.",
+            tuple(("solver_residuals", f"iteration_does_not_settle_{size}") for size in SIZES[1:]),
+        ),
     )
     caption = "Dotted: Broyden's method. Paper: both converge to different limit cycles, and both are right."
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from equilibria.reproduction.engine.claims import Claim, Source, fall_of_share, judge, mean, over_seeds, withheld
 from equilibria.reproduction.engine.figure import (
+    Ablation,
     Part,
     Place,
     Plan,
@@ -59,6 +60,18 @@ class TrainingConvergence(TableFigure):
         "Residuals are absolute norms: their median over mazes in the table, and their mean in the claims. The table "
         "has means over seeds, with the smallest and the largest value. The last claim compares with 400 fixed point "
         "iterations at 25x25."
+    )
+
+    ablations = (
+        Ablation(
+            tuple(f"{claim}_{category}" for claim in ("solves_larger", "independent") for category in PAPER),
+            "The starts: the whole training has mixed starts, and its unrolled part random depths.",
+            tuple(
+                ("training_convergence", f"{claim}_{category}")
+                for claim in ("solves_larger", "independent")
+                for category in AFTER_MIXED
+            ),
+        ),
     )
 
     def plan(self, scale: Scale) -> Plan:
