@@ -10,7 +10,7 @@ from small_figure import SMOKE, Small, blocks
 from equilibria.nets import DenseNet
 from equilibria.reproduction import FIGURES, SCALES, TableFigure, reproduce
 from equilibria.reproduction.departures import ALWAYS, departures
-from equilibria.reproduction.engine.figure import TableContent
+from equilibria.reproduction.engine.figure import Ablation, TableContent
 from equilibria.reproduction.engine.report import write_report
 from equilibria.training.recipe import Optim
 
@@ -60,6 +60,30 @@ def test_the_report_is_whole_and_on_its_own(made):
     ):
         assert fact in words
     assert {step.net.id for step in Small().plan(SMOKE)} <= set(re.findall(r"\b[0-9a-f]{12}\b", words))
+
+
+class Explained(Small):
+    ablations = (
+        Ablation(("above_one", "below_one"), "The other side of one.", (("small", "below_one"),)),
+        Ablation(("above_one",), "An experiment that was not made.", (("another", "claim"),)),
+        Ablation(("below_one",), "An experiment about a claim that holds.", (("small", "above_one"),)),
+    )
+
+
+def test_experiments_on_claims_that_do_not_hold_are_listed(copy, monkeypatch):
+    monkeypatch.setitem(FIGURES, "small", Explained())
+    path = copy / "smoke" / "small" / "claims.json"
+    document = json.loads(path.read_text())
+    for claim, verdict in zip(document["claims"], ("holds", "does not hold"), strict=True):
+        claim["verdict"] = verdict
+    path.write_text(json.dumps(document))
+    text = write_report(copy, SMOKE, FIGURES.values()).read_text()
+    section = text[text.index('<section id="ablations"') : text.index('<section id="departures"')]
+    words = " ".join(Page(section).words.split())
+    assert "AA is above one (" in words
+    assert "The other side of one. Figure 0 : AA is below one & can be <measured> (" in words
+    assert "not made" not in words
+    assert "that holds." not in words.replace("do not hold", "")
 
 
 class SmallTable(TableFigure, Small):

@@ -59,6 +59,15 @@ def test_claims_have_ids_of_their_own():
         assert all(one.replace("_", "").isalnum() for one in ids)
 
 
+def test_experiments_on_claims_refer_to_claims_that_exist():
+    ids = {figure.name: {claim.id for claim in STORE.claims(figure)} for figure in finished()}
+    for figure in finished():
+        for ablation in figure.ablations:
+            assert set(ablation.claims) <= ids[figure.name], figure.name
+            for name, claim in ablation.shown_by:
+                assert claim in ids[name], (figure.name, claim)
+
+
 # Rewording: nothing depends on what is displayed.
 
 
