@@ -50,6 +50,15 @@ def test_nets_of_each_depth_are_judged_separately():
     assert all(claim.remark.startswith("Over nets of all depths together: 0.5 [") for claim in by_depth)
 
 
+def test_nets_with_a_norm_at_each_position_are_judged_apart():
+    right = [True] * 50 + [False] * 50
+    wrong = strings_of([0.2] * 50 + [0.99] * 50, right)
+    local = strings_of([0.99] * 50 + [0.2] * 50, right, category="mixed_local_norm_plain_steps")
+    claims = {claim.id: claim for claim in FIGURES["per_instance"].claims([*wrong, *local])}
+    assert claims["aa_tells_right_from_wrong_local_norm"].value == 1.0
+    assert claims["aa_tells_right_from_wrong_all_trained_with_32"].value == 0.0
+
+
 def test_lengths_without_correct_strings_are_not_judged():
     shallow = [
         row | {"trained_at": 6, "right": row["right"] if row["difficulty"] <= 32 else [False] * 100}
@@ -82,5 +91,10 @@ def test_three_regimes():
     wrong = strings_of([0.99] * 100, [False] * 100, 3.0, Status.CYCLING)
     assert verdicts("convergence_vs_pi", [*settled, *wrong, *diverged])[3] == "does not hold"
     assert verdicts("convergence_vs_pi", settled) == ["holds", "holds", *["inconclusive"] * 4]
+    others = {"local": "mixed_local_norm_plain_steps", "free": "path_dependent"}
+    local = strings_of([0.99] * 100, [True] * 90 + [False] * 10, 3.0, Status.CYCLING, category=others["local"])
+    free = strings_of([None] * 100, [False] * 100, None, Status.DIVERGED, category=others["free"])
+    found = verdicts("convergence_vs_pi", [*settled, *cycling, *diverged, *from_zero, *local, *free])
+    assert found == ["holds"] * 6 + ["inconclusive", "holds", "holds"]  # none of the local nets' strings converged
     low = strings_of([0.2] * 100, [False] * 100, 3.0, Status.CYCLING, category="unroll")
     assert verdicts("convergence_vs_pi", [*settled, *low])[-1] == "does not hold"

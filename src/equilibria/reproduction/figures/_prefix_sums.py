@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -48,6 +49,12 @@ def at_large_budget(scale: Scale, *categories: Category) -> Plan:
 def at_both_budgets(scale: Scale, *categories: Category) -> Plan:
     """Plan the large budget, and the training budget, which shows whether a net fits its training data."""
     return at_large_budget(scale, *categories) + plan_all(string_nets(scale, *categories), as_trained(scale))
+
+
+def local_with_plain_steps(scale: Scale) -> Plan:
+    """Plan the nets with a norm at each position, measured with plain steps; single strings are kept."""
+    nets = string_nets(scale, Category.LOCAL_PLAIN)
+    return plan_all(nets, replace(large(scale, each=True), solver="own"), as_trained(scale))
 
 
 def knowable(depth: int) -> float:

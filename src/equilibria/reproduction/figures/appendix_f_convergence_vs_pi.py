@@ -10,12 +10,12 @@ from matplotlib.figure import Figure as Drawing
 
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
+from equilibria.reproduction.engine.claims import Claim, Source, judge, share, share_over_nets
 from equilibria.reproduction.engine.drawing import COLOURS, RIGHT, WRONG, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
+from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan, PlannedMeasurement
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
-from equilibria.reproduction.figures._prefix_sums import at_both_budgets, with_fits
+from equilibria.reproduction.figures._prefix_sums import at_both_budgets, large, local_with_plain_steps, with_fits
 from equilibria.reproduction.figures._single_strings import (
     SolvedString,
     of_all_depths,
@@ -23,7 +23,7 @@ from equilibria.reproduction.figures._single_strings import (
     solved_strings,
     trained_depths,
 )
-from equilibria.reproduction.nets import Category
+from equilibria.reproduction.nets import Category, figure_net
 from equilibria.reproduction.scales import Scale
 
 SHOWN = {Category.MIXED: "mixed starts, as in the paper", Category.UNROLL: "zero starts"}
@@ -63,10 +63,30 @@ class ConvergenceVsPathIndependence(Figure):
         "below 1e-4. Only nets that fit their training data. Claims about strings with a low AA score are judged over "
         "the nets from zero, because nets from mixed starts may have no such strings."
     )
+    ablations = (
+        Ablation(
+            ("converged_are_right_trained_with_6", "unconverged_with_high_aa_are_right_trained_with_6"),
+            "The norm, the length of training and the solver: a norm at each position, 3000 updates, plain steps.",
+            tuple(
+                ("convergence_vs_pi", f"{claim}_local_norm")
+                for claim in ("converged_are_right", "unconverged_with_high_aa_are_right")
+            ),
+        ),
+        Ablation(
+            ("low_aa_diverges",),
+            "The norm: group norm bounds the states, and a net without a norm does not.",
+            (("convergence_vs_pi", "low_aa_diverges_without_norm"),),
+        ),
+    )
     caption = "Paper: there are many samples on which convergence is poor, yet the AA score is high."
 
     def plan(self, scale: Scale) -> Plan:
-        return at_both_budgets(scale, *SHOWN)
+        free = figure_net(Category.PATH_DEPENDENT, scale.path_dependent_strings)
+        return [
+            *at_both_budgets(scale, *SHOWN),
+            *local_with_plain_steps(scale),
+            PlannedMeasurement(free, large(scale, each=True)),
+        ]
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, (axes,) = figure(len(SHOWN), width=5.4, height=4.4)
@@ -78,10 +98,11 @@ class ConvergenceVsPathIndependence(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         every = select(with_fits(rows), budget="large")
+        local, free = (select(every, category=one) for one in (Category.LOCAL_PLAIN, Category.PATH_DEPENDENT))
         mixed, plain = (select(every, category=one) for one in (Category.MIXED, Category.UNROLL))
-        share, by_depth, low = partial(_share, mixed), partial(_share_by_depth, mixed), partial(_share, plain)
+        pooled, by_depth, low = partial(_share, mixed), partial(_share_by_depth, mixed), partial(_share, plain)
         return [
-            share(
+            pooled(
                 "converged_have_high_aa",
                 "strings that converge almost always have a high AA score",
                 CONVERGED,
@@ -97,7 +118,7 @@ class ConvergenceVsPathIndependence(Figure):
                 above=MOSTLY,
                 paper="good per-instance accuracy",
             ),
-            share(
+            pooled(
                 "unconverged_may_have_high_aa",
                 "many strings do not converge and still have a high AA score",
                 UNCONVERGED,
@@ -129,7 +150,48 @@ class ConvergenceVsPathIndependence(Figure):
                 above=ALMOST_ALWAYS,
                 paper="almost always solver divergence",
             ),
+            *(_with_local_norm(local) if local else []),
+            *([_without_norm(free)] if free else []),
         ]
+
+
+def _with_local_norm(rows: Sequence[Row]) -> list[Claim]:
+    """The claims about correct answers for shallow nets that cannot see the whole string in one step."""
+    nets = "shallow nets with a norm at each position, plain steps"
+    return [
+        _share(
+            rows,
+            f"{claim_id}_local_norm",
+            f"{nets}: {statement} are mostly correct",
+            group,
+            ARE_RIGHT,
+            above=MOSTLY,
+            source=Source.OURS,
+            added_late=True,
+        )
+        for claim_id, statement, group in (
+            ("converged_are_right", "strings that converge", CONVERGED),
+            (
+                "unconverged_with_high_aa_are_right",
+                "strings with a high AA score that did not converge",
+                UNCONVERGED_WITH_HIGH_AA,
+            ),
+        )
+    ]
+
+
+def _without_norm(rows: Sequence[Row]) -> Claim:
+    """Whether strings with a low AA score diverge under a net whose states no norm bounds."""
+    low = [one for one in solved_strings(rows) if LOW_AA.contains(one)]
+    return judge(
+        "low_aa_diverges_without_norm",
+        "under a path-dependent net without a norm, strings with a low AA score almost always diverge",
+        share(sum(map(DIVERGE.contains, low)), len(low)),
+        above=ALMOST_ALWAYS,
+        what=f"{{}} of {LOW_AA.words} {DIVERGE.words}, in one net",
+        source=Source.OURS,
+        added_late=True,
+    )
 
 
 def _draw_strings(axis: Axes, rows: Sequence[Row], label: str) -> None:
@@ -154,23 +216,23 @@ def _draw_strings(axis: Axes, rows: Sequence[Row], label: str) -> None:
 
 def _share(rows: Sequence[Row], claim_id: str, statement: str, among: Group, are: Group, **words: Any) -> Claim:
     """Judge the share of the strings in one group that are also in another."""
-    share = partial(_estimate, among, are)
+    estimate = partial(_estimate, among, are)
     what = f"{{}} of {among.words} {are.words}, over families of nets"
-    return judge(claim_id, statement, share(fitting(rows)), what=what, remark=of_other_nets(rows, share), **words)
+    return judge(claim_id, statement, estimate(fitting(rows)), what=what, remark=of_other_nets(rows, estimate), **words)
 
 
 def _share_by_depth(
     rows: Sequence[Row], claim_id: str, statement: str, among: Group, are: Group, **words: Any
 ) -> list[Claim]:
     """Judge it for each depth. Depths differ so much that a common mean depends on the number of nets of each."""
-    share = partial(_estimate, among, are)
+    estimate = partial(_estimate, among, are)
     return [
         judge(
             f"{claim_id}_trained_with_{depth}",
             f"nets trained with {depth} steps: {statement}",
-            share(select(fitting(rows), trained_at=depth)),
+            estimate(select(fitting(rows), trained_at=depth)),
             what=f"{{}} of {among.words} {are.words}, over families of nets",
-            remark=of_all_depths(rows, depth, share),
+            remark=of_all_depths(rows, depth, estimate),
             **words,
         )
         for depth in trained_depths(fitting(rows))

@@ -57,10 +57,10 @@ class Correlation(Figure):
     ablations = (
         Ablation(
             ("implicit_gradients_improve_alignment", "implicit_gradients_improve_partial_score"),
-            "The forward pass of nets with implicit gradients: it converges in training, by plain iteration, by a "
-            "stronger ridge of Anderson's method, or by Jacobian regularisation.",
+            "The forward pass of nets with implicit gradients: plain iteration, a stronger ridge of Anderson's method, "
+            "or Jacobian regularisation, which makes it converge.",
             tuple(
-                ("implicit_gradients", f"{cell}_is_independent")
+                ("implicit_gradients", f"{cell}_raises_alignment")
                 for cell in (
                     ForwardAndGradient.PLAIN_IMPLICIT,
                     ForwardAndGradient.RIDGE_IMPLICIT,

@@ -11,10 +11,16 @@ from scipy.stats import rankdata
 from equilibria.diagnostics import Estimate
 from equilibria.reproduction.engine.claims import Claim, Source, area_over_nets, judge, mean
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, figure
-from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
+from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
-from equilibria.reproduction.figures._prefix_sums import LENGTHS, LONGER, at_both_budgets, with_fits
+from equilibria.reproduction.figures._prefix_sums import (
+    LENGTHS,
+    LONGER,
+    at_both_budgets,
+    local_with_plain_steps,
+    with_fits,
+)
 from equilibria.reproduction.figures._single_strings import of_all_depths, solved_strings, trained_depths
 from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
@@ -40,13 +46,20 @@ class PerInstance(Figure):
         "AA score of each, and whether all its bits are correct, for nets trained with 6 and with 32 steps. A string "
         "whose solves diverged counts as the least path independent. Only nets that fit their training data."
     )
+    ablations = (
+        Ablation(
+            ("aa_tells_right_from_wrong_all_trained_with_6", "aa_tells_right_from_wrong_trained_trained_with_6"),
+            "The norm, the length of training and the solver: a norm at each position, 3000 updates, plain steps.",
+            (("per_instance", "aa_tells_right_from_wrong_local_norm"),),
+        ),
+    )
     caption = "Paper: per-instance path independence is highly correlated with correctness of predictions."
 
     def plan(self, scale: Scale) -> Plan:
-        return at_both_budgets(scale, Category.MIXED)
+        return at_both_budgets(scale, Category.MIXED) + local_with_plain_steps(scale)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
-        rows = fitting(_strings(rows))
+        rows = fitting(select(_strings(rows), category=Category.MIXED))
         depths = trained_depths(rows) or [0]
         drawn, axes = figure(len(PARTS), len(depths), width=3.6, height=2.9)
         for line, depth in zip(axes, depths, strict=True):
@@ -60,7 +73,8 @@ class PerInstance(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        every = _strings(rows)
+        strings = _strings(rows)
+        every, local = (select(strings, category=one) for one in (Category.MIXED, Category.LOCAL_PLAIN))
         rows = fitting(every)
         # Nets of different depths differ so much that an area over all of them mostly tells depths apart.
         by_depth = [
@@ -81,6 +95,7 @@ class PerInstance(Figure):
         within, nets = _areas_within(rows)
         return [
             *by_depth,
+            *([_with_local_norm(local)] if local else []),
             judge(
                 "aa_tells_right_from_wrong_within_a_net",
                 "AA distinguishes correct from wrong answers of the same net at the same length",
@@ -93,6 +108,20 @@ class PerInstance(Figure):
                 remark=f"From {min(within):.2f} to {max(within):.2f}." if within else "",
             ),
         ]
+
+
+def _with_local_norm(rows: Sequence[Row]) -> Claim:
+    """Whether it does for shallow nets with a norm at each position, which cannot see the whole string in one step."""
+    return judge(
+        "aa_tells_right_from_wrong_local_norm",
+        "shallow nets with a norm at each position, plain steps: AA distinguishes correct from wrong answers, all "
+        "lengths",
+        _area(rows, LENGTHS),
+        above=USEFUL,
+        what="area under the ROC curve {} over families of nets",
+        source=Source.OURS,
+        added_late=True,
+    )
 
 
 def _draw_histogram(axis: Axes, rows: Sequence[Row], lengths: tuple[int, ...]) -> None:
