@@ -58,7 +58,7 @@ class Correlation(Figure):
         Ablation(
             ("implicit_gradients_improve_alignment", "implicit_gradients_improve_partial_score"),
             "The forward pass of nets with implicit gradients: plain iteration, a stronger ridge of Anderson's method, "
-            "or Jacobian regularisation, which makes it converge.",
+            "or Jacobian regularisation.",
             tuple(
                 ("implicit_gradients", f"{cell}_raises_alignment")
                 for cell in (
