@@ -24,12 +24,13 @@ def test_whether_implicit_gradients_improve_both(better, expected):
         for row, category in zip(others[::10], MAZE_CATEGORIES, strict=False)
     ]
     rows = [row for row in [*others, *implicit, *mazes] if row["budget"] == "large"]
-    *correlations, aligned, accurate, normed, deep = FIGURES["correlation"].claims(rows)
+    *correlations, aligned, accurate, normed, deep, mixed, raised = FIGURES["correlation"].claims(rows)
     assert [str(claim.verdict) for claim in correlations[:4]] == ["holds"] * 4
     assert [str(claim.verdict) for claim in (aligned, accurate)] == [expected] * 2
     assert [claim.of_the_paper for claim in correlations] == [True] * 5 + [False] * 2
     assert (normed.id, str(normed.verdict)) == ("weight_norm_raises_alignment", "inconclusive")  # no such pair
     assert (deep.id, str(deep.verdict)) == ("deep_net_from_zero_is_independent", "inconclusive")  # not measured
+    assert [str(claim.verdict) for claim in (mixed, raised)] == ["inconclusive"] * 2
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(0.1, "holds"), (-0.1, "does not hold")])
@@ -46,17 +47,26 @@ def test_weight_norm_is_judged_over_pairs_of_nets(gain, expected):
 
 
 def test_deep_maze_nets_are_independent_if_every_seed_is():
-    def verdict(*scores):
+    def verdicts_of(**scores):
         rows = [
-            {"category": "unroll_deep", "difficulty": 13, "task": "Mazes", "net": str(i), "alignment_each": [one] * 30}
-            for i, one in enumerate(scores)
+            {
+                "category": category,
+                "seed": seed,
+                "difficulty": 13,
+                "task": "Mazes",
+                "net": f"{category} {seed}",
+                "alignment_each": [one] * 30,
+            }
+            for category, seeds in scores.items()
+            for seed, one in enumerate(seeds)
         ]
-        (claim,) = (one for one in FIGURES["correlation"].claims(rows) if "deep_net" in one.id)
-        return str(claim.verdict)
+        return [str(claim.verdict) for claim in FIGURES["correlation"].claims(rows)][-3:]
 
-    assert verdict(0.99, 0.98, 0.97) == "holds"
-    assert verdict(0.99, 0.98, 0.5) == "inconclusive"
-    assert verdict(0.6, 0.7, 0.8) == "does not hold"
+    assert verdicts_of(unroll_deep=(0.99, 0.98, 0.97))[0] == "holds"
+    assert verdicts_of(unroll_deep=(0.99, 0.98, 0.5))[0] == "inconclusive"
+    assert verdicts_of(unroll_deep=(0.6, 0.7, 0.8))[0] == "does not hold"
+    raised = verdicts_of(unroll_deep=(0.6, 0.7, 0.8), mixed_random_depth=(0.99, 0.98, 0.9))
+    assert raised == ["does not hold", "inconclusive", "holds"]  # of independence, a seed is missing; every pair rises
 
 
 def test_pairs_with_the_same_baseline_are_one_family():

@@ -64,8 +64,10 @@ def test_experiments_on_claims_refer_to_claims_that_exist():
     for figure in finished():
         for ablation in figure.ablations:
             assert set(ablation.claims) <= ids[figure.name], figure.name
-            for name, claim in ablation.shown_by:
-                assert claim in ids[name], (figure.name, claim)
+            shown = [(name, claim) for name, claim in ablation.shown_by if name in ids]
+            assert all(claim in ids[name] for name, claim in shown), figure.name
+            values = [one.value for name, claim in shown for one in STORE.claims(FIGURES[name]) if one.id == claim]
+            assert any(value is not None for value in values), (figure.name, ablation.change)
 
 
 # Rewording: nothing depends on what is displayed.

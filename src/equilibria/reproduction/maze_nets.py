@@ -37,7 +37,7 @@ REPEATS = {  # nets whose training first repeats that of others
     Category.IMPLICIT_AFTER_MIXED: Category.MIXED_RANDOM_DEPTH,
     Category.PHANTOM_AFTER_MIXED: Category.MIXED_RANDOM_DEPTH,
 }
-AFTER_MIXED = (Category.IMPLICIT_AFTER_MIXED, Category.PHANTOM_AFTER_MIXED)
+AFTER_MIXED = (Category.PHANTOM_AFTER_MIXED, Category.IMPLICIT_AFTER_MIXED)
 CONTRASTS = (*FEEDFORWARD_MAZES, Category.NO_INJECTION)  # nets without weight tying or without injection
 TIED = tuple(category for category in MAZE_CATEGORIES if category not in CONTRASTS)  # and injected
 INDEPENDENT_MAZES = Category.MIXED_RANDOM_DEPTH  # the maze nets that promote path independence most

@@ -44,7 +44,7 @@ class Category(StrEnum):
     DEEP_WEIGHT_NORM = "unroll_deep_weight_norm"
     DEEP_GROUP_NORM = "unroll_deep_group_norm"
     PHANTOM = "phantom"
-    IMPLICIT_AFTER_MIXED = "implicit_after_mixed"  # not in the paper: the unrolled part has mixed starts, random depths
+    IMPLICIT_AFTER_MIXED = "implicit_after_mixed"  # not in the paper: mixed starts throughout
     PHANTOM_AFTER_MIXED = "phantom_after_mixed"
     PROGRESSIVE = "progressive"
     FEEDFORWARD = "feedforward"
@@ -132,7 +132,7 @@ def _string_nets(scale: Scale, category: Category) -> list[FigureNet]:
         # The shallow nets with mixed starts, more training steps and another norm. Group norm averages over
         # positions, so that distant positions influence each other in one step.
         body = replace(body, norm="channel")
-        factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1], seeds=(0,))
+        factors = factors._replace(depths=factors.depths[:1], random_depths=factors.random_depths[:1])
     nets = []
     seeds = factors.seeds if category in WITH_FURTHER_SEEDS else factors.seeds[:1]
     varied = [

@@ -49,7 +49,7 @@ class Scale:
     name: str
     summary: str
     strings: Recipe  # unrolled from zero, backpropagated: the baseline of the prefix sums
-    string_factors: Factors  # seeds after the first are those of implicit nets
+    string_factors: Factors  # seeds after the first apply to implicit nets only
     further_rates: Annotated[tuple[float, ...], "prefix sums: further rates of some nets, with one seed"]
     penalty_factors: Factors  # of the prefix-sum nets with a penalty, which are expensive
     penalties: Annotated[tuple[float, ...], "prefix sums: weights of the alignment penalty"]
@@ -59,7 +59,8 @@ class Scale:
     mazes: Recipe  # unrolled from zero, backpropagated: the base of the maze nets
     maze_seeds: Annotated[tuple[int, ...], "mazes: seeds of each net"]
     contrast_seeds: Annotated[
-        tuple[int, ...], "mazes: seeds of nets for contrast: not tied, not injected, or implicit after mixed starts"
+        tuple[int, ...],
+        "mazes: seeds of feedforward nets, of nets without injection, and of implicit nets after mixed starts",
     ]
     shown_seed: Annotated[int, "mazes: seed of the nets that are attacked and solved by two solvers"]
     slow_updates: Annotated[int, "mazes: updates of shallow, progressive and weight-norm nets, which learn slowly"]

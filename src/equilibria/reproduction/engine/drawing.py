@@ -49,11 +49,15 @@ def probit(shares: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def probit_axis(axis: Axes, which: str, label: str) -> None:
-    """Label an axis that shows `probit` of shares. Its ticks enclose what is drawn already."""
-    low, high = getattr(axis.dataLim, f"interval{which}")
-    places = probit(TICKS)
-    first = max(int(np.searchsorted(places, low + APART)) - 1, 0) if np.isfinite(low) else 0
-    last = int(np.searchsorted(places, high - APART)) + 1 if np.isfinite(high) else len(TICKS)
+    """Label an axis that shows `probit` of shares. Call it after drawing.
+
+    The ticks enclose the data, or fill the axis if it has limits of its own.
+    """
+    fixed = not getattr(axis, f"get_autoscale{which}_on")()
+    low, high = getattr(axis, f"get_{which}lim")() if fixed else getattr(axis.dataLim, f"interval{which}")
+    places, edge = probit(TICKS), -1e-6 if fixed else APART
+    first = max(int(np.searchsorted(places, low + edge)) - (not fixed), 0) if np.isfinite(low) else 0
+    last = int(np.searchsorted(places, high - edge)) + (not fixed) if np.isfinite(high) else len(TICKS)
     shown = TICKS[first:last]
     names = [f"{tick:g}".replace("0.", "\u2265." if tick == CAP else ".") for tick in shown]
     (axis.set_xticks if which == "x" else axis.set_yticks)(probit(shown), names)
@@ -126,8 +130,7 @@ def moved_apart(x: np.ndarray, y: np.ndarray, taken: Counter[tuple[float, float]
 def legend_outside(drawn: Drawing, axis: Axes, *, place: str = "outside upper center", columns: int = 4) -> None:
     """Place the legend of one axis beside all axes, where it hides no points."""
     handles, labels = axis.get_legend_handles_labels()
-    options: dict[str, Any] = {"loc": place, "ncols": min(columns, max(len(labels), 1))}
-    drawn.legend(handles, labels, **options)
+    drawn.legend(handles, labels, loc=place, ncols=min(columns, max(len(labels), 1)))  # pyright: ignore
 
 
 def table(header: Sequence[str], cells: Sequence[Sequence[str]], *, title: str = "") -> Drawing:

@@ -160,7 +160,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Ablation:
-    """An experiment on why claims of a figure do not hold: one change, and the claims that show its effect."""
+    """An experiment on claims of a figure that do not hold: what it changes, and the claims that show the result."""
 
     claims: tuple[str, ...]  # ids of claims of the figure
     change: str  # what the experiment changes

@@ -101,7 +101,7 @@ def render_report(store: Store, scale: Scale, figures: Sequence[Figure]) -> str:
 
 
 def _explained(done: Sequence[_Finished]) -> list[_Explained]:
-    """The ablations of claims that do not hold, if the figures that show their effect are finished."""
+    """The ablations of claims that do not hold, with those of their results that are known."""
     claims = {(one.figure.name, claim.id): (one.figure, claim) for one in done for claim in one.claims}
     found = []
     for one in done:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -51,12 +50,6 @@ def at_both_budgets(scale: Scale, *categories: Category) -> Plan:
     return at_large_budget(scale, *categories) + plan_all(string_nets(scale, *categories), as_trained(scale))
 
 
-def local_with_plain_steps(scale: Scale) -> Plan:
-    """Plan the nets with a norm at each position, measured with plain steps; single strings are kept."""
-    nets = string_nets(scale, Category.LOCAL_PLAIN)
-    return plan_all(nets, replace(large(scale, each=True), solver="own"), as_trained(scale))
-
-
 def knowable(depth: int) -> float:
     """Return the share of correct bits that a net of some depth can reach at the training length without luck.
 
@@ -83,9 +76,9 @@ def scatter_of_nets(axis: Axes, nets: Sequence[Row], labels: Mapping[Category, s
     """Draw accuracy against AA on probit axes, with the trend of each category."""
     shown = [(label, select(nets, category=category)) for category, label in labels.items()]
     scatter(axis, shown, x=x)
+    axis.set_ylim(*BIT_LIMITS)
     probit_axis(axis, "x", "AA score")
     probit_axis(axis, "y", "correct bits")
-    axis.set_ylim(*BIT_LIMITS)
 
 
 def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing:
@@ -99,6 +92,7 @@ def grid_of_nets(rows: Sequence[Row], labels: Mapping[Category, str]) -> Drawing
             scatter_of_nets(axis, select(rows, difficulty=length, budget=budget), labels)
             axis.set_title(f"{length} bits{trained}, {budget} budget")
             axis.set_xlim(max(AA_LIMITS[0], lowest - 0.1), AA_LIMITS[1])
+            probit_axis(axis, "x", "AA score")
     legend_outside(drawn, axes[0, 0])
     return drawn
 

@@ -71,12 +71,8 @@ class MetricComparison(TableFigure):
             for size in (1.0, TWICE)
             if kind is not AdversarialStarts or size == 1.0  # a cosine like AA, and expensive
         ]
-        factors = scale.string_factors  # attacks are expensive, so further rates and seeds are not measured
-        nets = [
-            net
-            for net in string_nets(scale, Category.UNROLL)
-            if net.recipe.optim.lr in factors.rates and net.recipe.seed == factors.seeds[0]
-        ]
+        rates = scale.string_factors.rates  # attacks are expensive, so further rates are not measured
+        nets = [net for net in string_nets(scale, Category.UNROLL) if net.recipe.optim.lr in rates]
         return plan_all(nets, *measures)
 
     def cells(self, rows: Sequence[Row]) -> TableContent:

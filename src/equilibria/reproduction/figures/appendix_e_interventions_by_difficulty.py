@@ -1,24 +1,26 @@
 """Appendix E: Figure 3 at each length, with the training budget and with a large budget."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure as Drawing
 
 from equilibria.reproduction.engine.claims import Claim, Source, difference, judge, mean
-from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan, Points
+from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan, Points, plan_all
 from equilibria.reproduction.engine.rows import Row, select, values
 from equilibria.reproduction.figures._nets_as_points import as_points, averaged, families
 from equilibria.reproduction.figures._prefix_sums import (
     LONGER,
     TRAINED_ON,
+    as_trained,
     at_both_budgets,
     at_large_budget,
     both_budgets,
     grid_of_nets,
-    local_with_plain_steps,
+    large,
 )
 from equilibria.reproduction.figures.figure3_interventions import LABELS
-from equilibria.reproduction.nets import Category
+from equilibria.reproduction.nets import Category, string_nets
 from equilibria.reproduction.scales import Scale
 
 SHOWN = LABELS | {Category.LOCAL: "mixed, norm by position", Category.LOCAL_PLAIN: "the same, plain steps"}
@@ -52,8 +54,9 @@ class InterventionsByDifficulty(Figure):
     caption = "Paper: shallow mixed-start nets become perfect at 32 bits with more steps, and nearly at 64."
 
     def plan(self, scale: Scale) -> Plan:
-        local = [*at_large_budget(scale, Category.LOCAL), *local_with_plain_steps(scale)]
-        return [*at_both_budgets(scale, *LABELS), *local]
+        local = string_nets(scale, Category.LOCAL_PLAIN)
+        plain = plan_all(local, replace(large(scale), solver="own"), as_trained(scale))
+        return [*at_both_budgets(scale, *LABELS), *at_large_budget(scale, Category.LOCAL), *plain]
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         return grid_of_nets(rows, SHOWN)

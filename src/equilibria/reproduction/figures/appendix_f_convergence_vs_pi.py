@@ -15,7 +15,7 @@ from equilibria.reproduction.engine.drawing import COLOURS, RIGHT, WRONG, figure
 from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan, PlannedMeasurement
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
-from equilibria.reproduction.figures._prefix_sums import at_both_budgets, large, local_with_plain_steps, with_fits
+from equilibria.reproduction.figures._prefix_sums import at_both_budgets, large, with_fits
 from equilibria.reproduction.figures._single_strings import (
     SolvedString,
     of_all_depths,
@@ -60,21 +60,15 @@ class ConvergenceVsPathIndependence(Figure):
         "Single strings of 16 to 256 bits under the prefix-sum nets from mixed starts, as in the paper, and under the "
         "unrolled nets from zero, after at most 512 Anderson steps: the AA score of each, the distance between its "
         "last two states, and whether all its bits are correct. A string has converged when its relative residual is "
-        "below 1e-4. Only nets that fit their training data. Claims about strings with a low AA score are judged over "
-        "the nets from zero, because nets from mixed starts may have no such strings."
+        "below 1e-4. Only nets that fit their training data. Claims about correct answers are judged for each training "
+        "depth. Claims about strings with a low AA score are judged over the nets from zero, because nets from mixed "
+        "starts may have no such strings, and over the path-dependent net of Table 1."
     )
     ablations = (
         Ablation(
-            ("converged_are_right_trained_with_6", "unconverged_with_high_aa_are_right_trained_with_6"),
-            "The norm, the length of training and the solver: a norm at each position, 3000 updates, plain steps.",
-            tuple(
-                ("convergence_vs_pi", f"{claim}_local_norm")
-                for claim in ("converged_are_right", "unconverged_with_high_aa_are_right")
-            ),
-        ),
-        Ablation(
             ("low_aa_diverges",),
-            "The norm: group norm bounds the states, and a net without a norm does not.",
+            "The net: the path-dependent net of Table 1, which has one block, weight norm, depth 16, and no norm that "
+            "bounds its states.",
             (("convergence_vs_pi", "low_aa_diverges_without_norm"),),
         ),
     )
@@ -84,7 +78,6 @@ class ConvergenceVsPathIndependence(Figure):
         free = figure_net(Category.PATH_DEPENDENT, scale.path_dependent_strings)
         return [
             *at_both_budgets(scale, *SHOWN),
-            *local_with_plain_steps(scale),
             PlannedMeasurement(free, large(scale, each=True)),
         ]
 
@@ -98,7 +91,7 @@ class ConvergenceVsPathIndependence(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         every = select(with_fits(rows), budget="large")
-        local, free = (select(every, category=one) for one in (Category.LOCAL_PLAIN, Category.PATH_DEPENDENT))
+        free = select(every, category=Category.PATH_DEPENDENT, norm="none")
         mixed, plain = (select(every, category=one) for one in (Category.MIXED, Category.UNROLL))
         pooled, by_depth, low = partial(_share, mixed), partial(_share_by_depth, mixed), partial(_share, plain)
         return [
@@ -128,7 +121,7 @@ class ConvergenceVsPathIndependence(Figure):
             ),
             *by_depth(
                 "unconverged_with_high_aa_are_right",
-                "convergence is not needed: strings with a high AA score that did not converge are mostly correct",
+                "strings with a high AA score are mostly correct even if they did not converge",
                 UNCONVERGED_WITH_HIGH_AA,
                 ARE_RIGHT,
                 above=MOSTLY,
@@ -150,34 +143,8 @@ class ConvergenceVsPathIndependence(Figure):
                 above=ALMOST_ALWAYS,
                 paper="almost always solver divergence",
             ),
-            *(_with_local_norm(local) if local else []),
             *([_without_norm(free)] if free else []),
         ]
-
-
-def _with_local_norm(rows: Sequence[Row]) -> list[Claim]:
-    """The claims about correct answers for shallow nets that cannot see the whole string in one step."""
-    nets = "shallow nets with a norm at each position, plain steps"
-    return [
-        _share(
-            rows,
-            f"{claim_id}_local_norm",
-            f"{nets}: {statement} are mostly correct",
-            group,
-            ARE_RIGHT,
-            above=MOSTLY,
-            source=Source.OURS,
-            added_late=True,
-        )
-        for claim_id, statement, group in (
-            ("converged_are_right", "strings that converge", CONVERGED),
-            (
-                "unconverged_with_high_aa_are_right",
-                "strings with a high AA score that did not converge",
-                UNCONVERGED_WITH_HIGH_AA,
-            ),
-        )
-    ]
 
 
 def _without_norm(rows: Sequence[Row]) -> Claim:
@@ -185,10 +152,10 @@ def _without_norm(rows: Sequence[Row]) -> Claim:
     low = [one for one in solved_strings(rows) if LOW_AA.contains(one)]
     return judge(
         "low_aa_diverges_without_norm",
-        "under a path-dependent net without a norm, strings with a low AA score almost always diverge",
+        "in the path-dependent net of Table 1, which has no norm, strings with a low AA score almost always diverge",
         share(sum(map(DIVERGE.contains, low)), len(low)),
         above=ALMOST_ALWAYS,
-        what=f"{{}} of {LOW_AA.words} {DIVERGE.words}, in one net",
+        what=f"{{}} of {LOW_AA.words} {DIVERGE.words}",
         source=Source.OURS,
         added_late=True,
     )
@@ -235,7 +202,7 @@ def _share_by_depth(
             remark=of_all_depths(rows, depth, estimate),
             **words,
         )
-        for depth in trained_depths(fitting(rows))
+        for depth in trained_depths(rows)
     ]
 
 

@@ -1,5 +1,6 @@
 """Appendix J: edge copying."""
 
+import math
 from collections.abc import Sequence
 
 from equilibria.reproduction.engine.claims import Claim, Source, Verdict, judge, mean
@@ -12,7 +13,6 @@ from equilibria.reproduction.scales import Scale
 
 SUMS, MEANS = "add", "mean"  # how nodes combine their edges
 INDEPENDENT = 0.99  # AA from which a net counts as path independent
-ENERGY_BASED = 0.0019  # error of the energy-based model of Du et al. (ICML 2022), which proposed the task
 
 
 class EdgeCopying(ErrorByAlignment):
@@ -48,17 +48,17 @@ class EdgeCopying(ErrorByAlignment):
     def more_claims(self, rows: Sequence[Row]) -> list[Claim]:
         nets = fitting(self.averages(rows, hard=True))
         sums, means = (select(nets, aggregate=one) for one in (SUMS, MEANS))
-        best = min(values(sums, "error"), default=float("inf"))
+        best = min(values(sums, "error"), default=math.nan)
         return [
             Claim(
                 "outperforms_energy_based",
                 "the best net outperforms the energy-based model",
-                Verdict.HOLDS if best < ENERGY_BASED else Verdict.FAILS,
-                f"best error {best:.3g} with sums; required: below {ENERGY_BASED:g}",
-                paper=f"outperforms it; about {ENERGY_BASED:g} in the work that proposed it",
-                value=best,
-                remark="The best of many nets, which is an optimistic estimate without an interval. The number of the "
-                "other model is approximate and was not checked against its publication; the margin is wide.",
+                Verdict.OPEN,
+                f"best error {best:.3g} with sums",
+                paper="outperforms it",
+                value=None if math.isnan(best) else best,
+                remark="The paper gives no number for that model. A secondary source says about .0019, which we could "
+                "not verify.",
             ),
             judge(
                 "means_remove_path_dependence",

@@ -90,8 +90,9 @@ class MazesBySize(Figure):
     setup = (
         "Nets trained on 9x9 mazes, with several seeds, without norm layers unless named; steps at test 50, 100, 400, "
         "600 and 800 for sizes 9 to 59, as in the paper, and the best number up to 60 for shallow nets and nets "
-        "without injection. A maze counts as solved only if every pixel is correct. Lines: means over the nets that "
-        "fit their training data; dots: single nets, open if they do not fit."
+        "without injection, which are measured with the paper's 400 steps as well. A maze counts as solved only if "
+        "every pixel is correct. Lines: means over the nets that fit their training data; dots: single nets, open if "
+        "they do not fit."
     )
     caption = "Dashed: without weight tying or injection. Paper: only weight-tied, injected nets generalise."
     ablations = (
@@ -130,7 +131,7 @@ class MazesBySize(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        many, rows = _with_many_steps(rows), with_fits(_as_shown(rows))
+        many, rows = [row for row in rows if _takes_many_steps(row)], with_fits(_as_shown(rows))
         return [
             _tied_nets_generalise(rows),
             _does_not_generalise(
@@ -148,14 +149,13 @@ class MazesBySize(Figure):
         ]
 
 
-def _with_many_steps(rows: Sequence[Row]) -> list[Row]:
-    """The rows of nets without injection with the paper's budget. Elsewhere these nets take their best number."""
-    return [row for row in select(rows, category=Category.NO_INJECTION) if row.get("budget") == "large"]
+def _takes_many_steps(row: Row) -> bool:
+    """Whether it is of a net without injection with the paper's budget. Elsewhere these nets take their best number."""
+    return row["category"] == Category.NO_INJECTION and row.get("budget") == "large"
 
 
 def _as_shown(rows: Sequence[Row]) -> list[Row]:
-    aside = _with_many_steps(rows)
-    return [row for row in rows if row not in aside]
+    return [row for row in rows if not _takes_many_steps(row)]
 
 
 def with_fits(rows: Sequence[Row]) -> list[Row]:
@@ -192,7 +192,9 @@ def _tied_nets_generalise(rows: Sequence[Row]) -> Claim:
         what=f"the share of solved {HARDER}x{HARDER} mazes is higher by {{}} than that of the best feedforward net, on "
         "average over families of nets",
         paper="very strong compared to fixed depth",
-        remark=f"They solve {in_words(mean(scores, families(nets)))} of these mazes. Single nets: {'; '.join(kinds)}."
+        remark=f"They solve {in_words(mean(scores, families(nets)))} of these mazes, and the best feedforward net "
+        f"{best:.1%}, which counts as a constant. The bound was changed after the results: it was half of the mazes. "
+        f"Single nets: {'; '.join(kinds)}."
         if nets
         else "",
     )
@@ -228,7 +230,8 @@ def _worse_with_many_steps(rows: Sequence[Row]) -> Claim:
         what=f"{{}} of {HARDER}x{HARDER} mazes solved",
         source=Source.OURS,
         added_late=True,
-        remark=f"Single nets: {listed(rows)}. The interval contains those of all nets.",
+        remark=f"Single nets: {listed(rows)}. The interval contains those of all nets. With so many steps these nets "
+        "do not solve the mazes of their training size either, so this says nothing about generalisation.",
     )
 
 

@@ -155,12 +155,20 @@ def _on_the_line(nets: Sequence[Row]) -> Claim:
         what="they are {} normal quantiles away from it on average",
         paper="the same trend line",
         added_late=True,
-        remark=f"{len(there)} of {len(penalised)} penalised nets fit their training data. At their AA the line "
-        f"predicts {_bits(slope * there + height):.0%} of the bits on average, and they have {_bits(up):.0%}. By "
-        "chance, half of the bits are right.",
+        remark=" ".join(
+            [
+                f"{len(there)} of {len(penalised)} penalised nets fit their training data.",
+                *([_predicted(x, slope * there + height, up)] if len(there) and math.isfinite(slope) else []),
+            ]
+        ),
     )
 
 
-def _bits(quantiles: np.ndarray) -> float:
-    """The mean share of correct bits, given as normal quantiles."""
-    return float(norm.cdf(quantiles).mean()) if len(quantiles) else math.nan
+def _predicted(aligned: np.ndarray, predicted: np.ndarray, measured: np.ndarray) -> str:
+    """What the line predicts and what was measured, both given as normal quantiles of correct bits."""
+    share, right = (norm.cdf(bits).mean() for bits in (predicted, measured))
+    return (
+        f"At their AA the line predicts {share:.0%} of the bits on average, and they have {right:.0%}. This "
+        f"extrapolates: the lowest AA of a baseline net that fits is {norm.cdf(aligned).min():.2f}. By chance, half of "
+        "the bits are right."
+    )

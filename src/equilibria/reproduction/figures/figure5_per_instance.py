@@ -9,16 +9,15 @@ from matplotlib.figure import Figure as Drawing
 from scipy.stats import rankdata
 
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import Claim, Source, area_over_nets, judge, mean
+from equilibria.reproduction.engine.claims import Claim, Source, area_over_nets, judge, mean, withheld
 from equilibria.reproduction.engine.drawing import RIGHT, WRONG, figure
-from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
 from equilibria.reproduction.figures._prefix_sums import (
     LENGTHS,
     LONGER,
     at_both_budgets,
-    local_with_plain_steps,
     with_fits,
 )
 from equilibria.reproduction.figures._single_strings import of_all_depths, solved_strings, trained_depths
@@ -30,7 +29,7 @@ USEFUL = 0.8  # an area under the curve above this is called useful
 BINS = np.geomspace(1e-4, 2.0, 33).tolist()  # of 1 - AA; scores are recorded with four digits
 PARTS = {  # the title of a panel, and its lengths
     "all": ("all lengths", LENGTHS),
-    "trained": ("lengths up to the training length", tuple(length for length in LENGTHS if length not in LONGER)),
+    "short": ("lengths up to the training length", tuple(length for length in LENGTHS if length not in LONGER)),
     "longer": ("longer strings", LONGER),
 }
 
@@ -46,20 +45,13 @@ class PerInstance(Figure):
         "AA score of each, and whether all its bits are correct, for nets trained with 6 and with 32 steps. A string "
         "whose solves diverged counts as the least path independent. Only nets that fit their training data."
     )
-    ablations = (
-        Ablation(
-            ("aa_tells_right_from_wrong_all_trained_with_6", "aa_tells_right_from_wrong_trained_trained_with_6"),
-            "The norm, the length of training and the solver: a norm at each position, 3000 updates, plain steps.",
-            (("per_instance", "aa_tells_right_from_wrong_local_norm"),),
-        ),
-    )
     caption = "Paper: per-instance path independence is highly correlated with correctness of predictions."
 
     def plan(self, scale: Scale) -> Plan:
-        return at_both_budgets(scale, Category.MIXED) + local_with_plain_steps(scale)
+        return at_both_budgets(scale, Category.MIXED)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
-        rows = fitting(select(_strings(rows), category=Category.MIXED))
+        rows = fitting(_strings(rows))
         depths = trained_depths(rows) or [0]
         drawn, axes = figure(len(PARTS), len(depths), width=3.6, height=2.9)
         for line, depth in zip(axes, depths, strict=True):
@@ -73,29 +65,12 @@ class PerInstance(Figure):
         return drawn
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        strings = _strings(rows)
-        every, local = (select(strings, category=one) for one in (Category.MIXED, Category.LOCAL_PLAIN))
+        every = _strings(rows)
         rows = fitting(every)
-        # Nets of different depths differ so much that an area over all of them mostly tells depths apart.
-        by_depth = [
-            judge(
-                f"aa_tells_right_from_wrong_{part}_trained_with_{depth}",
-                f"nets trained with {depth} steps: AA distinguishes correct from wrong answers, {title}",
-                _area(nets, lengths),
-                above=USEFUL,
-                what="area under the ROC curve {} over families of nets",
-                paper="highly correlated",
-                remark=of_all_depths(every, depth, lambda rows, lengths=lengths: _area(rows, lengths)),
-            )
-            for depth in trained_depths(rows)
-            if (nets := select(rows, trained_at=depth))
-            for part, (title, lengths) in PARTS.items()
-            if _enough_of_each(nets, lengths)
-        ]
+        by_depth = [_judged(every, depth, part) for depth in trained_depths(every) for part in PARTS]
         within, nets = _areas_within(rows)
         return [
             *by_depth,
-            *([_with_local_norm(local)] if local else []),
             judge(
                 "aa_tells_right_from_wrong_within_a_net",
                 "AA distinguishes correct from wrong answers of the same net at the same length",
@@ -110,18 +85,23 @@ class PerInstance(Figure):
         ]
 
 
-def _with_local_norm(rows: Sequence[Row]) -> Claim:
-    """Whether it does for shallow nets with a norm at each position, which cannot see the whole string in one step."""
-    return judge(
-        "aa_tells_right_from_wrong_local_norm",
-        "shallow nets with a norm at each position, plain steps: AA distinguishes correct from wrong answers, all "
-        "lengths",
-        _area(rows, LENGTHS),
+def _judged(every: Sequence[Row], depth: int, part: str) -> Claim:
+    """Whether AA distinguishes answers, over the nets of one depth: an area over all would mostly tell depths apart."""
+    title, lengths = PARTS[part]
+    nets = fitting(select(every, trained_at=depth))
+    claim = judge(
+        f"aa_tells_right_from_wrong_{part}_trained_with_{depth}",
+        f"nets trained with {depth} steps: AA distinguishes correct from wrong answers, {title}",
+        _area(nets, lengths),
         above=USEFUL,
         what="area under the ROC curve {} over families of nets",
-        source=Source.OURS,
-        added_late=True,
+        paper="highly correlated",
+        remark=of_all_depths(every, depth, lambda rows: _area(rows, lengths)),
     )
+    right = [one for row in select(nets, difficulty=lengths) for one in row["right"]]
+    if min(sum(right), len(right) - sum(right)) >= FEWEST_OF_EACH:
+        return claim
+    return withheld(claim, f"{sum(right)} of {len(right)} strings are correct, so there is nothing to distinguish.")
 
 
 def _draw_histogram(axis: Axes, rows: Sequence[Row], lengths: tuple[int, ...]) -> None:
@@ -135,6 +115,7 @@ def _draw_histogram(axis: Axes, rows: Sequence[Row], lengths: tuple[int, ...]) -
     axis.set_xscale("log")
     axis.set_xlim(BINS[-1], BINS[0])  # the most path-independent strings on the right, as in other figures
     axis.set_xlabel("1 - AA score of the string")
+    axis.set_xticks([10.0**power for power in range(0, -5, -1)], ["1", ".1", ".01", ".001", "\u2264.0001"])
     axis.legend(fontsize=7, loc="upper left")
 
 
@@ -154,12 +135,6 @@ def _areas_within(rows: Sequence[Row]) -> tuple[list[float], list[str]]:
             areas.append((ranks.sum() - len(right) * (len(right) + 1) / 2) / (len(right) * len(wrong)))
             nets.append(row["net"])
     return areas, nets
-
-
-def _enough_of_each(rows: Sequence[Row], lengths: tuple[int, ...]) -> bool:
-    """Whether there are correct and wrong strings of these lengths to distinguish."""
-    right = [one for row in select(rows, difficulty=lengths) for one in row["right"]]
-    return FEWEST_OF_EACH <= sum(right) <= len(right) - FEWEST_OF_EACH
 
 
 def _area(rows: Sequence[Row], lengths: tuple[int, ...]) -> Estimate:

@@ -41,7 +41,7 @@ class SolverResiduals(Figure):
     )
     ablations = (
         Ablation(
-            ("iteration_does_not_settle_9", "solvers_reach_different_limits"),
+            ("iteration_does_not_settle_9",),
             "The size of the mazes: larger than in training.",
             tuple(("solver_residuals", f"iteration_does_not_settle_{size}") for size in SIZES[1:]),
         ),
