@@ -172,7 +172,7 @@ def _shorter(recipe: Recipe, net: Net, optim: Optim, examples: int) -> Recipe:
 
 
 _FAST = RECIPES["mazes/fast"]
-_TRIAL = PAPER.trial._replace(strings=40, restarts=4, vectors=300)
+_TRIAL = PAPER.trial._replace(strings=40, restarts=4, attacked_mazes=120, vectors=300)
 _COSINE = Optim(steps=2000, batch=50, lr=1e-3, schedule="cosine", warmup=50)
 _SHORT = Optim(steps=600, batch=64, lr=3e-3, schedule="steps")
 _SMALL_STRINGS = replace(
