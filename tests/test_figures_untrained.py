@@ -38,12 +38,10 @@ def test_figures_share_their_nets_and_what_is_measured_of_them():
     assert {net.id for net in varied if net.category in of_the_paper} <= known
     known |= {net.id for net in varied}
     asked = {step.net.id for plan in plans.values() for step in plan}
-    path_dependent = scale.path_dependent_strings.id
-    assert asked - known == {free_string_net(scale).id, path_dependent}
+    assert asked - known == {free_string_net(scale).id}
 
     def blocks(*names):
-        steps = [step for name in names for step in plans[name]]
-        return {(step.net.id, step.measure.id) for step in steps if step.net.id != path_dependent}
+        return {(step.net.id, step.measure.id) for name in names for step in plans[name]}
 
     assert blocks("kernels") <= blocks("by_difficulty")
     assert blocks("interventions", "per_instance", "convergence_vs_pi") <= blocks("interventions_by_difficulty")

@@ -10,12 +10,12 @@ from matplotlib.figure import Figure as Drawing
 
 from equilibria.core.solution import Status
 from equilibria.diagnostics import Estimate
-from equilibria.reproduction.engine.claims import Claim, Source, judge, share, share_over_nets
+from equilibria.reproduction.engine.claims import Claim, judge, share_over_nets
 from equilibria.reproduction.engine.drawing import COLOURS, RIGHT, WRONG, figure, probit, probit_axis
-from equilibria.reproduction.engine.figure import Ablation, Figure, Part, Place, Plan, PlannedMeasurement
+from equilibria.reproduction.engine.figure import Figure, Part, Place, Plan
 from equilibria.reproduction.engine.rows import Row, group_by, select
 from equilibria.reproduction.figures._nets_as_points import fitting
-from equilibria.reproduction.figures._prefix_sums import at_both_budgets, large, with_fits
+from equilibria.reproduction.figures._prefix_sums import at_both_budgets, with_fits
 from equilibria.reproduction.figures._single_strings import (
     SolvedString,
     of_all_depths,
@@ -23,7 +23,7 @@ from equilibria.reproduction.figures._single_strings import (
     solved_strings,
     trained_depths,
 )
-from equilibria.reproduction.nets import Category, figure_net
+from equilibria.reproduction.nets import Category
 from equilibria.reproduction.scales import Scale
 
 SHOWN = {Category.MIXED: "mixed starts, as in the paper", Category.UNROLL: "zero starts"}
@@ -62,24 +62,12 @@ class ConvergenceVsPathIndependence(Figure):
         "last two states, and whether all its bits are correct. A string has converged when its relative residual is "
         "below 1e-4. Only nets that fit their training data. Claims about correct answers are judged for each training "
         "depth. Claims about strings with a low AA score are judged over the nets from zero, because nets from mixed "
-        "starts may have no such strings, and over the path-dependent net of Table 1."
-    )
-    ablations = (
-        Ablation(
-            ("low_aa_diverges",),
-            "The net: the path-dependent net of Table 1, which has one block, weight norm, depth 16, and no norm that "
-            "bounds its states.",
-            (("convergence_vs_pi", "low_aa_diverges_without_norm"),),
-        ),
+        "starts may have no such strings."
     )
     caption = "Paper: there are many samples on which convergence is poor, yet the AA score is high."
 
     def plan(self, scale: Scale) -> Plan:
-        free = figure_net(Category.PATH_DEPENDENT, scale.path_dependent_strings)
-        return [
-            *at_both_budgets(scale, *SHOWN),
-            PlannedMeasurement(free, large(scale, each=True)),
-        ]
+        return at_both_budgets(scale, *SHOWN)
 
     def draw(self, rows: Sequence[Row]) -> Drawing:
         drawn, (axes,) = figure(len(SHOWN), width=5.4, height=4.4)
@@ -91,7 +79,6 @@ class ConvergenceVsPathIndependence(Figure):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         every = select(with_fits(rows), budget="large")
-        free = select(every, category=Category.PATH_DEPENDENT, norm="none")
         mixed, plain = (select(every, category=one) for one in (Category.MIXED, Category.UNROLL))
         pooled, by_depth, low = partial(_share, mixed), partial(_share_by_depth, mixed), partial(_share, plain)
         return [
@@ -143,22 +130,7 @@ class ConvergenceVsPathIndependence(Figure):
                 above=ALMOST_ALWAYS,
                 paper="almost always solver divergence",
             ),
-            *([_without_norm(free)] if free else []),
         ]
-
-
-def _without_norm(rows: Sequence[Row]) -> Claim:
-    """Whether strings with a low AA score diverge under a net whose states no norm bounds."""
-    low = [one for one in solved_strings(rows) if LOW_AA.contains(one)]
-    return judge(
-        "low_aa_diverges_without_norm",
-        "in the path-dependent net of Table 1, which has no norm, strings with a low AA score almost always diverge",
-        share(sum(map(DIVERGE.contains, low)), len(low)),
-        above=ALMOST_ALWAYS,
-        what=f"{{}} of {LOW_AA.words} {DIVERGE.words}",
-        source=Source.OURS,
-        added_late=True,
-    )
 
 
 def _draw_strings(axis: Axes, rows: Sequence[Row], label: str) -> None:
