@@ -81,7 +81,7 @@ def test_the_weights_give_the_recorded_numbers(run):
     """A sample of it: the first instances of the easiest difficulty. `make check-results` measures everything."""
     recorded = run.summary["measurements"][0]
     budget = run.recipe.evaluation.budget(recorded["steps"])
-    measured = measure(run.model(), run.recipe.task, recorded["difficulty"], budget, examples=40, alignment_examples=12)
+    measured = measure(run.model(), run.recipe.task, recorded["difficulty"], budget, examples=40, alignment_examples=40)
     spread = 4 * max(recorded["standard_error"] * (1000 / 40) ** 0.5, 1e-6)
     assert measured.score == pytest.approx(recorded["score"], abs=spread)
     few = 0.02 if recorded["alignment"] > 0.95 else 0.2  # that of path-dependent nets varies from example to example
